@@ -1,0 +1,1 @@
+"""The passes over StableHLO, and their order."""

@@ -1,0 +1,1 @@
+"""Load an artifact and run it; needs neither PyTorch nor a compiler."""

@@ -1,0 +1,1 @@
+"""Compile PyTorch programs ahead of time into TPU executables."""

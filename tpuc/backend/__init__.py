@@ -1,0 +1,1 @@
+"""From StableHLO to executables."""

@@ -1,0 +1,1 @@
+"""How each operator becomes StableHLO."""
