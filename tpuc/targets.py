@@ -193,7 +193,7 @@ class Target:
         name, _, topology = text.strip().lower().partition(":")
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]}? " if near else ""
+            hint = f"Did you mean {near[0]}? " if near else ""
             raise RequestError(f"unknown target {text!r}", hint=f"{hint}Known: {', '.join(NAMES)}.")
         if name == "cpu":
             if topology:

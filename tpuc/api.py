@@ -1,0 +1,100 @@
+"""`tpuc.compile`: the compile as a Python call."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tpuc.errors import RequestError
+from tpuc.loader import LoadedModel, load_model
+from tpuc.passes import default_pipeline
+from tpuc.pipeline import Compiled, compile_model
+from tpuc.progress import Progress
+from tpuc.request import CompileRequest, WeightsMode
+from tpuc.shapes import InputSpec, bind, parse_shapes
+from tpuc.targets import Target
+
+
+def compile(  # noqa: A001  The name that users expect.
+    model: str | Path | torch.nn.Module,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    shapes: str | None = None,
+    targets: Sequence[str] = ("cpu",),
+    output: str | Path | None = None,
+    weights: WeightsMode = "embed",
+    training: bool = False,
+    passes: str | None = None,
+    libtpus: Sequence[str | Path] = (),
+    dump: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Compiled:
+    """Compiles a PyTorch model into an artifact.
+
+    Args:
+        model: `model.py`, `model.py:symbol`, a .pt2 program, a checkpoint folder, or a module.
+        args: With a module: example positional inputs.
+        kwargs: With a module: example keyword inputs.
+        shapes: The inputs' specs in place of examples: `input_ids=i64[1,128]`.
+        targets: What to compile for: `cpu`, `v5e`, ...
+        output: The artifact; None means the model's name with `.bin`, in the current folder.
+        weights: `embed`: in the artifact; `external`: in a file beside it; `none`: given when it is loaded.
+        training: With a file: whether the module keeps the mode that it comes in; otherwise it is put in inference
+            mode. A module that is given keeps its mode.
+        passes: The passes to run, as `tpuc opt --passes` reads them; None means the default ones.
+        libtpus: The libtpu builds to compile with for TPU targets; none means the installed one.
+        dump: A folder for the IR after each pass and the optimized HLO of each target.
+        progress: Who follows the stages.
+
+    Returns:
+        The artifact's path and manifest, and what was compiled.
+
+    Raises:
+        TpucError: The model cannot be compiled; `tpuc.errors` draws the ways.
+    """
+    progress = progress or Progress()
+    specs = parse_shapes(shapes) if shapes else ()
+    parsed = tuple(dict.fromkeys(map(Target.parse, targets)))
+    if isinstance(model, torch.nn.Module):
+        loaded = _given(model, args, dict(kwargs or {}), specs)
+    else:
+        if args or kwargs:
+            raise RequestError("example inputs go with a module; with a file, give shapes or example_inputs()")
+        with progress.stage("load"):
+            loaded = load_model(str(model), shapes=specs, training=training, with_weights=weights != "none")
+    path = Path(output) if output else Path(f"{loaded.name}.bin")
+    if not path.parent.is_dir():
+        raise RequestError(f"there is no folder {path.parent} for the artifact")
+    request = CompileRequest(
+        source=loaded.source,
+        source_sha256=_sha256(loaded.source),
+        shapes=specs,
+        targets=parsed,
+        libtpus=tuple(map(Path, libtpus)),
+        weights=weights,
+        training=training,
+        passes=passes if passes is not None else default_pipeline(),
+    )
+    return compile_model(loaded, request, path, progress=progress, dump=Path(dump) if dump else None)
+
+
+def _given(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Sequence[InputSpec]
+) -> LoadedModel:
+    """Describes a module that was given from Python, with its example inputs."""
+    if shapes:
+        if args or kwargs:
+            raise RequestError("give example inputs or shapes, not both")
+        args, kwargs = bind(shapes, module.forward)
+    name = type(module).__name__
+    return LoadedModel(name=name, source=f"<module {name}>", program=module, args=args, kwargs=kwargs)
+
+
+def _sha256(source: str) -> str:
+    path = Path(source.rpartition(":")[0] or source)
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

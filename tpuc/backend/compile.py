@@ -1,0 +1,112 @@
+"""Compiles a StableHLO program for a target: an executable, its optimized HLO and what it needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpuc.errors import BackendError, HbmOverflowError, RequestError
+from tpuc.targets import Target
+from tpuc.worker import Worker
+
+WORKER = "tpuc.backend.xla_worker"
+
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3"}
+#: libtpu looks for the TPU host that it believes to be on; these keep it from asking, and from taking the lock that
+#: lets one process at a time use a TPU.
+_COMPILE_ONLY = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
+_OVERFLOW = re.compile(r"Ran out of memory.*?\(([\d.]+)([KMGT]?)\) exceeds available \w+ \(([\d.]+)([KMGT]?)\)", re.S)
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executable:
+    """What a compiler made of a program.
+
+    Attributes:
+        target: What it runs on.
+        serialized: The executable, as its PJRT plugin loads it.
+        hlo: The optimized HLO, as text.
+        memory: Bytes by kind: `argument`, `output`, `alias`, `temp`, `code`.
+        compiler: Versions of what made it: `platform_version`, and `jaxlib`.
+        host: For the CPU, the machine whose instructions it uses; "" for a TPU.
+    """
+
+    target: Target
+    serialized: bytes
+    hlo: str
+    memory: Mapping[str, int]
+    compiler: Mapping[str, str]
+    host: str
+
+
+def compile_program(program: bytes, target: Target, *, libtpu: Path | None = None) -> Executable:
+    """Compiles a program in a process of its own.
+
+    Args:
+        program: A StableHLO portable artifact.
+        target: The CPU of this machine, or a TPU chip.
+        libtpu: The libtpu to compile with; None takes the installed one. Ignored for the CPU.
+
+    Raises:
+        HbmOverflowError: The program does not fit the chip.
+        BackendError: The compiler refused the program.
+        CrashError: The compiler ended its process.
+        RequestError: There is no libtpu.
+    """
+    if target.chip is None:
+        env = _QUIET
+        fields = {"do": "compile_cpu"}
+    else:
+        env = {**_QUIET, **_COMPILE_ONLY, "TPU_ACCELERATOR_TYPE": target.chip.accelerator_type}
+        path = str(libtpu or installed_libtpu())
+        fields = {"do": "compile_tpu", "libtpu": path, "topology": target.chip.topology}
+    with Worker(WORKER, env=env) as worker:
+        try:
+            answer, blobs = worker.call(fields, {"program": program}, what=f"the compile for {target}")
+        except BackendError as error:
+            raise _explain(error, target) from error
+    return Executable(
+        target=target,
+        serialized=blobs["executable"],
+        hlo=blobs["hlo"].decode(),
+        memory=answer["memory"],
+        compiler={"platform_version": answer["platform_version"], "jaxlib": answer["jaxlib"]},
+        host=answer["host"],
+    )
+
+
+def installed_libtpu() -> Path:
+    """Returns the library of the installed libtpu package.
+
+    Raises:
+        RequestError: It is not installed.
+    """
+    spec = importlib.util.find_spec("libtpu")
+    if spec is None or not spec.submodule_search_locations:
+        raise RequestError(
+            "libtpu is not installed", hint="Install it with `pip install 'tpuc[compile]'`, or give --libtpu PATH."
+        )
+    return Path(spec.submodule_search_locations[0]) / "libtpu.so"
+
+
+def _explain(error: BackendError, target: Target) -> BackendError:
+    overflow = _OVERFLOW.search(error.what)
+    if overflow is None:
+        return BackendError(f"the compiler refused the program for {target}: {error.what}")
+    needed, available = (
+        int(float(number) * 2 ** _UNITS[unit]) for number, unit in (overflow.group(1, 2), overflow.group(3, 4))
+    )
+    return HbmOverflowError(
+        f"the program needs {needed:,} bytes of HBM, and one {target} has {available:,}",
+        needed=needed,
+        available=available,
+        hint="Smaller shapes, half the precision (bf16), or a chip with more HBM (`tpuc targets`) would help.",
+    )

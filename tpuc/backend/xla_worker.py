@@ -1,0 +1,76 @@
+"""The process that compiles with XLA: `python -m tpuc.backend.xla_worker`, for libtpu or for the CPU.
+
+libtpu may abort, and keeps what it allocates, so it compiles where neither matters. Several of these may run side
+by side: `tpuc.backend.compile` sets the variables that libtpu wants before it is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jaxlib.version
+import numpy as np
+from jaxlib import _jax, xla_client
+from jaxlib.mlir import ir
+
+from tpuc import mlir
+from tpuc.errors import BackendError
+from tpuc.runtime.cpu import host_fingerprint
+from tpuc.worker import Blobs, Fields, serve
+
+
+def compile_tpu(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
+    """Compiles for a TPU topology, with no TPU: through libtpu's compile-only client."""
+    xla_client.load_pjrt_plugin_dynamically("tpu", fields["libtpu"])
+    xla_client.initialize_pjrt_plugin("tpu")
+    topology = xla_client.make_tfrt_tpu_c_api_device_topology(
+        f"{fields['topology']}:1x1x1", chips_per_host_bounds=(1, 1, 1), num_slices=1
+    )
+    device = topology._make_compile_only_devices()[0]
+    executable = _compile(device.client.compile, device, blobs["program"])
+    return _answer(executable, topology.platform_version, host="")
+
+
+def compile_cpu(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
+    """Compiles for the CPU of this machine."""
+    client = xla_client.make_cpu_client()
+    executable = _compile(client.compile_and_load, client.devices()[0], blobs["program"])
+    return _answer(executable, client.platform_version, host=host_fingerprint())
+
+
+def _compile(compile_function: Any, device: Any, program: bytes) -> Any:
+    options = xla_client.CompileOptions()
+    options.device_assignment = xla_client.DeviceAssignment.create(np.array([[0]]))
+    with mlir.make_context() as context:
+        try:
+            module = mlir.parse(program, context)
+            return compile_function(module, xla_client.DeviceList((device,)), options)
+        except (_jax.JaxRuntimeError, ir.MLIRError) as error:
+            raise BackendError(str(error)) from error
+
+
+def _answer(executable: Any, platform_version: str, *, host: str) -> tuple[Fields, Blobs]:
+    stats = executable.get_compiled_memory_stats()
+    memory = {
+        kind: getattr(stats, f"{name}_size_in_bytes")
+        for kind, name in {
+            "argument": "argument",
+            "output": "output",
+            "alias": "alias",
+            "temp": "temp",
+            "code": "generated_code",
+        }.items()
+    }
+    return (
+        {
+            "memory": memory,
+            "platform_version": platform_version,
+            "jaxlib": jaxlib.version.__version__,
+            "host": host,
+        },
+        {"executable": executable.serialize(), "hlo": executable.hlo_modules()[0].to_string().encode()},
+    )
+
+
+if __name__ == "__main__":
+    serve({"compile_tpu": compile_tpu, "compile_cpu": compile_cpu})

@@ -1,0 +1,346 @@
+"""Captures a PyTorch module with torch.export, as a functional graph and a signature.
+
+Weights and state become leading arguments, in the graph's own order: `(weights and state..., inputs...) ->
+(state..., outputs...)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils import _pytree as pytree
+
+from tpuc.errors import ExportError
+from tpuc.frontend.locations import user_frame
+from tpuc.frontend.structure import Node, constant, describe, key_name, leaf_paths, path_text
+from tpuc.lowerings.call import TensorMeta
+
+Origin = Literal["parameter", "buffer", "constant", ""]
+
+_ORIGINS: dict[InputKind, Origin] = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+}
+#: Operators that check and compute nothing; export has already checked what they say at these shapes.
+_ASSERTIONS = frozenset(
+    {
+        "aten._assert_async.msg",
+        "aten._assert_scalar.default",
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+    }
+)
+_DATA_DEPENDENT = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+)
+#: Operators that write to an argument although their schema does not say so.
+_UNDECLARED_WRITES = frozenset({"aten.batch_norm.default", "aten.instance_norm.default"})
+#: An operator whose schema says that it writes, and which only drops the gradient.
+_HARMLESS = frozenset({"aten.detach_.default"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """One argument of the captured graph.
+
+    Attributes:
+        kind: `weight`, `state` (a buffer that forward writes to) or `input`.
+        name: The weight's or buffer's name in the module, or the input's.
+        meta: Shape and dtype.
+        origin: What a weight is in the module; "" for inputs.
+        persistent: Whether the module's state_dict has it.
+        tensor: The value of a weight or the initial value of state, possibly fake; None for inputs.
+        aliases: Other names of the same tensor in the state_dict (tied weights).
+    """
+
+    kind: Literal["weight", "state", "input"]
+    name: str
+    meta: TensorMeta
+    origin: Origin = ""
+    persistent: bool = True
+    tensor: torch.Tensor | None = None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One result of the captured graph: the new value of `state`, or an `output`."""
+
+    kind: Literal["state", "output"]
+    name: str
+    meta: TensorMeta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """A module as a functional graph.
+
+    Attributes:
+        graph: The graph: a placeholder for each argument, and a tuple of the results.
+        arguments: What each placeholder is.
+        results: What each result is.
+        input_structure: {"args": ..., "kwargs": ...}, as `tpuc.runtime.structure` describes them.
+        output_structure: The outputs' structure, likewise.
+        positional_names: Forward's names of the positional inputs.
+        parameters: Elements of all parameters.
+        notes: What a user should know, such as an input that forward writes to.
+    """
+
+    graph: torch.fx.Graph
+    arguments: tuple[Argument, ...]
+    results: tuple[Result, ...]
+    input_structure: Node
+    output_structure: Node
+    positional_names: tuple[str, ...]
+    parameters: int
+    notes: tuple[str, ...]
+
+
+def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ExportedProgram:
+    """Runs torch.export on a module.
+
+    Raises:
+        ExportError: The inputs do not fit forward's signature, forward fails on them, or it depends on data in a way
+            that a static program cannot.
+    """
+    _check_binding(module, args, kwargs)
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, args, dict(kwargs), strict=False)
+    except Exception as error:  # Whatever the user's forward raises.
+        raise _export_error(error) from error
+
+
+def capture(program: ExportedProgram) -> Capture:
+    """Makes an exported program functional, and describes its arguments and results.
+
+    Raises:
+        ExportError: The program holds what an artifact cannot, such as a custom object.
+    """
+    # Functionalization traces the whole program again; most programs write nothing and can do without.
+    if _writes(program.graph):
+        program = program.run_decompositions({})
+    graph = program.graph
+    _erase_assertions(graph)
+    names = _input_names(program)
+    written = {
+        spec.target
+        for spec in program.graph_signature.output_specs
+        if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
+    }
+    arguments, leaves = _arguments(program, names, written)
+    results, output_leaves, notes = _results(program)
+    assert program.call_spec.in_spec is not None
+    assert program.call_spec.out_spec is not None
+    inputs = describe(program.call_spec.in_spec, leaves, "the inputs")
+    return Capture(
+        graph=graph,
+        arguments=tuple(arguments),
+        results=tuple(results),
+        input_structure={"args": inputs["tuple"][0], "kwargs": inputs["tuple"][1]},
+        output_structure=describe(program.call_spec.out_spec, output_leaves, "the outputs"),
+        positional_names=tuple(_forward_names(program)[: len(inputs["tuple"][0]["tuple"])]),
+        parameters=sum(
+            argument.tensor.numel()
+            for argument in arguments
+            if argument.origin == "parameter" and argument.tensor is not None
+        ),
+        notes=tuple(notes),
+    )
+
+
+def _writes(graph: torch.fx.Graph) -> bool:
+    """Whether a graph holds an operator that may write to its arguments."""
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            return True  # Its subgraphs may.
+        name = str(node.target)
+        schema = getattr(node.target, "_schema", None)
+        if name in _UNDECLARED_WRITES or (schema is not None and schema.is_mutable and name not in _HARMLESS):
+            return True
+    return False
+
+
+def _erase_assertions(graph: torch.fx.Graph) -> None:
+    for node in list(graph.nodes):
+        if node.op == "call_function" and str(node.target) in _ASSERTIONS:
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+
+
+def _arguments(
+    program: ExportedProgram, names: list[str], written: set[str | None]
+) -> tuple[list[Argument], list[Node]]:
+    """Describes the placeholders, erases those that carry nothing, and gives each leaf of the inputs its node."""
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    aliases = _aliases(program)
+    arguments: list[Argument] = []
+    leaves: list[Node] = []
+    count = 0
+    for spec in program.graph_signature.input_specs:
+        node = placeholders[spec.arg.name]
+        if spec.kind is InputKind.USER_INPUT:
+            name = names[len(leaves)]
+            if isinstance(spec.arg, ConstantArgument):
+                leaves.append(constant(spec.arg.value, f"the input {name}"))
+                program.graph.erase_node(node)
+                continue
+            arguments.append(Argument(kind="input", name=name, meta=TensorMeta.of(node.meta["val"])))
+            leaves.append(count)
+            count += 1
+            continue
+        if spec.kind not in _ORIGINS or not isinstance(spec.arg, TensorArgument) or spec.target is None:
+            raise ExportError(
+                f"the program takes {spec.arg.name}, a {spec.kind.name.lower()}",
+                hint="Only tensors, numbers, bools, texts and None can be arguments of a compiled program.",
+            )
+        if not node.users and spec.target not in written:
+            program.graph.erase_node(node)
+            continue
+        arguments.append(
+            Argument(
+                kind="state" if spec.target in written else "weight",
+                name=spec.target,
+                meta=TensorMeta.of(node.meta["val"]),
+                origin=_ORIGINS[spec.kind],
+                persistent=spec.target in program.state_dict,
+                tensor=_value(program, spec.target),
+                aliases=aliases.get(spec.target, ()),
+            )
+        )
+    return arguments, leaves
+
+
+def _results(program: ExportedProgram) -> tuple[list[Result], list[Node], list[str]]:
+    """Describes the results, drops those that are no tensors, and gives each leaf of the outputs its node."""
+    output = next(node for node in reversed(program.graph.nodes) if node.op == "output")
+    specs = program.graph_signature.output_specs
+    assert program.call_spec.out_spec is not None
+    names = iter(_output_names(program.call_spec.out_spec))
+    results: list[Result] = []
+    kept: list[torch.fx.Node] = []
+    leaves: list[Node] = []
+    notes: list[str] = []
+    count = 0
+    for spec, value in zip(specs, output.args[0], strict=True):
+        if spec.kind is OutputKind.USER_INPUT_MUTATION:
+            notes.append(f"forward writes to its input {spec.target!r}; a compiled program leaves its inputs alone")
+            continue
+        name = next(names) if spec.kind is OutputKind.USER_OUTPUT else str(spec.target)
+        if isinstance(spec.arg, ConstantArgument):
+            leaves.append(constant(spec.arg.value, f"the output {name}"))
+            continue
+        meta = TensorMeta.of(value.meta["val"])
+        if spec.kind is OutputKind.USER_OUTPUT:
+            results.append(Result(kind="output", name=name, meta=meta))
+            leaves.append(count)
+            count += 1
+        elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
+            results.append(Result(kind="state", name=name, meta=meta))
+        else:
+            raise ExportError(f"the program returns {name}, a {spec.kind.name.lower()}, which is no tensor")
+        kept.append(value)
+    output.args = (tuple(kept),)
+    program.graph.eliminate_dead_code()
+    return results, leaves, notes
+
+
+def _value(program: ExportedProgram, name: str) -> torch.Tensor:
+    value = program.state_dict.get(name)
+    if value is None:
+        value = program.constants[name]
+    if not isinstance(value, torch.Tensor):
+        raise ExportError(f"the module's {name} is a {type(value).__name__}, not a tensor")
+    return value
+
+
+def _aliases(program: ExportedProgram) -> dict[str, tuple[str, ...]]:
+    """For each name in the state_dict, the other names of the same tensor (tied weights)."""
+    groups: dict[int, list[str]] = {}
+    for name, tensor in program.state_dict.items():
+        groups.setdefault(id(tensor), []).append(name)
+    return {
+        name: tuple(other for other in names if other != name)
+        for names in groups.values()
+        if len(names) > 1
+        for name in names
+    }
+
+
+def _input_names(program: ExportedProgram) -> list[str]:
+    """Names the leaves of the inputs: by forward's parameter, then the path below it: `batch.mask[0]`."""
+    spec = program.call_spec.in_spec
+    assert spec is not None
+    positional = _forward_names(program)
+    names = []
+    for group, first, *rest in leaf_paths(spec):
+        name = positional[first.idx] if group.idx == 0 else key_name(first)
+        names.append(name + path_text(rest))
+    return names
+
+
+def _forward_names(program: ExportedProgram) -> list[str]:
+    """Forward's parameter names, in the order of the inputs; a program saved without them has its own."""
+    signature = program.module_call_graph[0].signature
+    return list((signature.forward_arg_names if signature else None) or map(str, program.graph_signature.user_inputs))
+
+
+def _output_names(spec: pytree.TreeSpec) -> list[str]:
+    """Names the leaves of the outputs by the path to them: `logits`, `output[0]`; a single tensor is `output`."""
+    names = []
+    for path in leaf_paths(spec):
+        text = path_text(path)
+        names.append(text[1:] if text.startswith(".") else f"output{text}")
+    return names
+
+
+def _check_binding(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Compares the inputs given with the parameters of forward, by name."""
+    signature = inspect.signature(module.forward)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ExportError(
+            f"the inputs do not fit forward{signature}: {error}",
+            hint=f"Given: {len(args)} positional" + (f", and {', '.join(kwargs)} by name." if kwargs else "."),
+        ) from error
+
+
+def _export_error(error: Exception) -> ExportError:
+    """Says in short why torch.export failed, and at which of the user's lines."""
+    frames = traceback.extract_tb(error.__traceback__)
+    trace = "".join(f'File "{frame.filename}", line {frame.lineno}' + "\n" for frame in frames)
+    file, line = user_frame(trace)
+    data_dependent = isinstance(error, _DATA_DEPENDENT)
+    reason = _first_lines(str(error)) or type(error).__name__
+    if data_dependent:
+        return ExportError(
+            f"forward depends on the values of its tensors, which a compiled program cannot: {reason}",
+            where=f"{file}:{line}" if file else None,
+            hint="Write the choice with torch.where or torch.cond, or compute the size from shapes.",
+        )
+    return ExportError(
+        f"forward failed on the example inputs: {type(error).__name__}: {reason}",
+        where=f"{file}:{line}" if file else None,
+    )
+
+
+def _first_lines(text: str) -> str:
+    """The first sentence of torch.export's long explanations."""
+    paragraph = text.strip().split("\n\n")[0]
+    return " ".join(line.strip() for line in paragraph.splitlines())[:300]

@@ -1,0 +1,181 @@
+"""From a captured graph to StableHLO: import, torch-mlir, link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+from jaxlib.mlir import ir
+
+from tpuc import mlir
+from tpuc.errors import BackendError, CrashError, UnsupportedOp, UnsupportedOpError
+from tpuc.frontend.capture import Capture
+from tpuc.frontend.importer import call_of, import_graph
+from tpuc.frontend.link import link
+from tpuc.frontend.locations import location_of
+from tpuc.lowerings.body import Body, Platform, lower_body
+from tpuc.lowerings.call import OpCall
+from tpuc.lowerings.evaluate import MissingLoweringError
+from tpuc.lowerings.native import is_native
+from tpuc.worker import Worker
+
+#: The module that runs torch-mlir's passes.
+WORKER = "tpuc.frontend.torch_mlir_worker"
+#: torch-mlir converts thousands of operators a second; one that takes longer than this never ends.
+_SECONDS = 60.0
+_SECONDS_PER_NODE = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lowered:
+    """A graph after torch-mlir, with its bodies still apart.
+
+    Attributes:
+        text: The StableHLO that torch-mlir made; it calls the bodies.
+        bodies: The body of each function that is called.
+        arguments: What each argument of `@main` is: `weight:fc.bias`, `input:x`.
+        results: What each result is, likewise: `state:cache`, `output:logits`.
+    """
+
+    text: str
+    bodies: dict[str, Body]
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether all platforms share one program."""
+        return all(body.is_portable for body in self.bodies.values())
+
+    def module(self, platform: Platform, context: ir.Context) -> ir.Module:
+        """Links the program for a platform.
+
+        Returns:
+            A module with one function, `@main`, whose arguments carry `tpuc.argument = "<kind>:<name>"` and whose
+            operations carry the user's file, line and module path.
+        """
+        module = mlir.parse(self.text, context)
+        link(module, {name: body.on(platform) for name, body in self.bodies.items()})
+        with context:
+            module.body.operations[0].attributes["arg_attrs"] = ir.ArrayAttr.get(
+                [ir.DictAttr.get(self._argument_attributes(name)) for name in self.arguments]
+            )
+        return module
+
+    def _argument_attributes(self, name: str) -> dict[str, ir.Attribute]:
+        attributes: dict[str, ir.Attribute] = {"tpuc.argument": ir.StringAttr.get(name)}
+        if name in self.results:
+            # XLA's name for it: state is donated, and its new value takes the same memory.
+            attributes["tf.aliasing_output"] = ir.IntegerAttr.get(
+                ir.IntegerType.get_signless(32), self.results.index(name)
+            )
+        return attributes
+
+
+def lower(capture: Capture, worker: Worker) -> Lowered:
+    """Lowers a captured graph to StableHLO, with CHLO where XLA has the operation natively.
+
+    Args:
+        capture: The graph.
+        worker: A running `WORKER`.
+
+    Raises:
+        UnsupportedOpError: Operators that cannot be lowered, all of them.
+        CrashError: torch-mlir ended its process, or did not come back, and no single operator is to blame.
+    """
+    arguments = tuple(f"{argument.kind}:{argument.name}" for argument in capture.arguments)
+    try:
+        text, bodies = _lower(capture.graph, is_native, worker)
+    except (CrashError, BackendError):
+        refused = _culprits(capture.graph)
+        if not refused:
+            raise
+        # Whatever torch-mlir stumbles over has a JAX function too.
+        with Worker(WORKER) as fresh:
+            text, bodies = _lower(
+                capture.graph, lambda call: is_native(call) and call.signature() not in refused, fresh
+            )
+    results = tuple(f"{result.kind}:{result.name}" for result in capture.results)
+    return Lowered(text=text, bodies=bodies, arguments=arguments, results=results)
+
+
+def _lower(graph: torch.fx.Graph, native: Callable[[OpCall], bool], worker: Worker) -> tuple[str, dict[str, Body]]:
+    imported = import_graph(graph, native)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # torch-mlir runs in its own process; meanwhile the bodies are lowered here.
+        text = pool.submit(_convert, worker, imported.text, len(graph.nodes))
+        bodies = _lower_bodies(graph, imported.bodies)
+        return text.result(), bodies
+
+
+def _convert(worker: Worker, text: str, nodes: int) -> str:
+    _, blobs = worker.call(
+        {"do": "convert"},
+        {"module": text.encode()},
+        what="torch-mlir's conversion",
+        timeout=_SECONDS + _SECONDS_PER_NODE * nodes,
+    )
+    return blobs["module"].decode()
+
+
+def _lower_bodies(graph: torch.fx.Graph, calls: dict[str, OpCall]) -> dict[str, Body]:
+    bodies: dict[str, Body] = {}
+    failures: dict[str, str] = {}
+    for name, call in calls.items():
+        try:
+            bodies[name] = lower_body(call)
+        except (MissingLoweringError, NotImplementedError) as error:
+            failures[call.signature()] = str(error)
+        except Exception as error:  # A lowering is anybody's code; its failure belongs to the user's line.
+            failures[call.signature()] = f"its lowering failed: {type(error).__name__}: {error}"
+    if failures:
+        raise UnsupportedOpError(tuple(_report(graph.nodes, failures)))
+    return bodies
+
+
+def _report(nodes: Iterable[torch.fx.Node], failures: dict[str, str]) -> Iterable[UnsupportedOp]:
+    for node in nodes:
+        if node.op != "call_function" or "val" not in node.meta:
+            continue
+        call = call_of(node)
+        reason = failures.get(call.signature())
+        if reason is not None:
+            location = location_of(node)
+            yield UnsupportedOp(operator=call.operator, reason=reason, location=location.place, module=location.module)
+
+
+def _culprits(graph: torch.fx.Graph) -> set[str]:
+    """Converts each native call alone, and returns the signatures of those that torch-mlir cannot take."""
+    culprits: set[str] = set()
+    calls = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and "val" in node.meta and is_native(call := call_of(node)):
+            calls.setdefault(call.signature(), node)
+    worker = Worker(WORKER)
+    try:
+        for signature, node in calls.items():
+            alone = import_graph(_only(node), is_native)
+            try:
+                _convert(worker, alone.text, 1)
+            except CrashError:
+                culprits.add(signature)
+                worker.close()
+                worker = Worker(WORKER)
+            except BackendError:
+                culprits.add(signature)
+    finally:
+        worker.close()
+    return culprits
+
+
+def _only(node: torch.fx.Node) -> torch.fx.Graph:
+    """A graph of one call, its tensors as placeholders."""
+    graph = torch.fx.Graph()
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    for source in node.all_input_nodes:
+        copies[source] = graph.placeholder(source.name)
+        copies[source].meta = source.meta
+    graph.output((graph.node_copy(node, copies.__getitem__),))
+    return graph

@@ -1,0 +1,84 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from tpuc.lowerings.registry import lowering
+
+Array = jax.Array
+
+
+@lowering("aten.scaled_dot_product_attention.default", why="kept whole, so that passes see attention; softmax in f32")
+def scaled_dot_product_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Array:
+    """`softmax(query @ key.T * scale + mask) @ value`.
+
+    Args:
+        query: [..., heads, L, E].
+        key: [..., kv_heads, S, E]; with `enable_gqa`, kv_heads divides heads.
+        value: [..., kv_heads, S, Ev].
+        attn_mask: Broadcasts to [..., heads, L, S]: bool (True takes part) or added to the scores.
+        dropout_p: Must be 0: the program is for inference.
+        is_causal: Position i sees positions up to i.
+        scale: 1 / sqrt(E) if None.
+        enable_gqa: Whether several query heads share one of key and value.
+    """
+    if dropout_p:
+        raise NotImplementedError("attention with dropout needs random numbers")
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    groups = query.shape[-3] // key.shape[-3] if enable_gqa else 1
+    batch = jnp.broadcast_shapes(query.shape[:-3], key.shape[:-3]) if query.ndim > 2 else ()
+    if groups > 1:
+        # Query heads that share a key head lie side by side.
+        query = query.reshape(*query.shape[:-3], key.shape[-3], groups, *query.shape[-2:])
+        key, value = key[..., None, :, :], value[..., None, :, :]
+    scores = jnp.einsum("...le,...se->...ls", query, key) * jnp.asarray(scale, query.dtype)
+    scores = scores.astype(jnp.promote_types(scores.dtype, jnp.float32))
+    if attn_mask is not None and groups > 1 and attn_mask.ndim >= 3:
+        heads = attn_mask.shape[-3]
+        split = (key.shape[-4], groups) if heads > 1 else (1, 1)
+        attn_mask = attn_mask.reshape(*attn_mask.shape[:-3], *split, *attn_mask.shape[-2:])
+    scores = _masked(scores, attn_mask, is_causal)
+    weights = _softmax(scores, may_be_masked_out=attn_mask is not None or is_causal)
+    output = jnp.einsum("...ls,...se->...le", weights.astype(value.dtype), value)
+    if groups > 1:
+        output = output.reshape(*batch, -1, *output.shape[-2:])
+    return output
+
+
+def _masked(scores: Array, mask: Array | None, is_causal: bool) -> Array:
+    if is_causal:
+        rows, columns = scores.shape[-2:]
+        seen = lax.broadcasted_iota(jnp.int32, (rows, columns), 0) >= lax.broadcasted_iota(
+            jnp.int32, (rows, columns), 1
+        )
+        scores = jnp.where(seen, scores, -jnp.inf)
+    if mask is None:
+        return scores
+    if mask.dtype == jnp.bool_:
+        return jnp.where(mask, scores, -jnp.inf)
+    return scores + mask
+
+
+def _softmax(scores: Array, *, may_be_masked_out: bool) -> Array:
+    """Softmax over the last dimension; a row that is all -inf gives zeros, as PyTorch has it."""
+    if not may_be_masked_out:
+        return jax.nn.softmax(scores, axis=-1)
+    peak = scores.max(-1, keepdims=True)
+    weights = jnp.exp(scores - jnp.where(peak == -jnp.inf, 0, peak))
+    total = weights.sum(-1, keepdims=True)
+    return weights / jnp.where(total == 0, 1, total)

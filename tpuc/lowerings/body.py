@@ -1,0 +1,64 @@
+"""Lowers the body of one call to StableHLO, through JAX."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import jax
+from torch.utils import _pytree as pytree
+
+from tpuc.lowerings.call import OpCall
+from tpuc.lowerings.dtypes import to_jax
+from tpuc.lowerings.evaluate import evaluate_call
+
+Platform = Literal["cpu", "tpu"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """The body of a call for each platform: a StableHLO module as MLIR bytecode, whose `@main` takes the tensors.
+
+    JAX lowers some operations (linear algebra, random bits) differently for each; most are the same.
+    """
+
+    cpu: bytes
+    tpu: bytes
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether the platforms share it."""
+        return self.cpu == self.tpu
+
+    def on(self, platform: Platform) -> bytes:
+        """The module for a platform."""
+        return self.cpu if platform == "cpu" else self.tpu
+
+
+def lower_body(call: OpCall) -> Body:
+    """Lowers a call to StableHLO.
+
+    Args:
+        call: The call; the body takes its tensors in the order of flattening, and returns its results so.
+
+    Raises:
+        MissingLoweringError: The operator, or one that it decomposes into, cannot be lowered.
+        LoweringMismatchError: A lowering returned another shape than PyTorch says.
+    """
+
+    def body(*tensors: Any) -> list[Any]:
+        args, kwargs = call.with_tensors(list(tensors))
+        return pytree.tree_leaves(evaluate_call(call.target, args, kwargs, call.results))
+
+    shapes = [jax.ShapeDtypeStruct(meta.shape, to_jax(meta.dtype)) for meta in call.tensors]
+    with jax.enable_x64(True):
+        traced = jax.jit(body, keep_unused=True).trace(*shapes)
+        return Body(cpu=_lower(traced, "cpu"), tpu=_lower(traced, "tpu"))
+
+
+def _lower(traced: Any, platform: Platform) -> bytes:
+    module = traced.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
+    buffer = io.BytesIO()
+    cast(Any, module).operation.write_bytecode(buffer)
+    return buffer.getvalue()

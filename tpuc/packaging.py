@@ -1,0 +1,155 @@
+"""Puts the parts of a compile together as an artifact: the manifest and the contents of its sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from tpuc.errors import RequestError
+from tpuc.frontend.capture import Argument as Captured
+from tpuc.frontend.capture import Capture
+from tpuc.loader import LoadedModel
+from tpuc.lowerings.call import TensorMeta
+from tpuc.request import CompileRequest, stack_versions
+from tpuc.runtime.dtypes import DTYPES, Array
+from tpuc.runtime.manifest import (
+    Argument,
+    Entry,
+    ExecutableInfo,
+    Manifest,
+    ModelInfo,
+    Result,
+    StateInfo,
+    WeightInfo,
+)
+from tpuc.runtime.spec import TensorSpec
+from tpuc.runtime.structure import InputStructure, node_from_json
+from tpuc.shapes import TORCH_DTYPES
+
+if TYPE_CHECKING:
+    from tpuc.pipeline import CompiledTarget
+
+#: The contents of sections by name.
+Sections = dict[str, Array | bytes]
+#: Which platforms a program is for.
+ProgramKey = Literal["any", "cpu", "tpu"]
+
+_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
+
+
+def package(
+    model: LoadedModel,
+    request: CompileRequest,
+    captured: Capture,
+    programs: Mapping[ProgramKey, bytes],
+    compiled: Sequence[CompiledTarget],
+) -> tuple[Manifest, Sections]:
+    """Describes a compile in a manifest, and gathers the sections that it names.
+
+    Raises:
+        RequestError: A state has no first value, because the weights have none.
+    """
+    sections: Sections = {}
+    weights = tuple(
+        _weight(argument, request, sections) for argument in captured.arguments if argument.kind == "weight"
+    )
+    state = tuple(_state(argument, sections) for argument in captured.arguments if argument.kind == "state")
+    for key, program in programs.items():
+        sections[f"program/main.{key}"] = program
+    manifest = Manifest(
+        model=ModelInfo(name=model.name, source=model.source, parameters=captured.parameters),
+        producer=stack_versions(),
+        fingerprint=request.fingerprint(),
+        options=request.options(),
+        weights_mode=request.weights,
+        weights=weights,
+        state=state,
+        inputs=tuple(_spec(part.name, part.meta) for part in captured.arguments if part.kind == "input"),
+        outputs=tuple(_spec(part.name, part.meta) for part in captured.results if part.kind == "output"),
+        input_structure=_input_structure(captured),
+        output_structure=node_from_json(captured.output_structure, "the outputs"),
+        entries=(
+            Entry(
+                name="main",
+                arguments=tuple(Argument(kind=part.kind, name=part.name) for part in captured.arguments),
+                results=tuple(Result(kind=part.kind, name=part.name) for part in captured.results),
+                programs={key: f"program/main.{key}" for key in programs},
+                executables=tuple(_executable(part, captured, sections) for part in compiled),
+            ),
+        ),
+    )
+    return manifest, sections
+
+
+def _weight(argument: Captured, request: CompileRequest, sections: Sections) -> WeightInfo:
+    spec = _spec(argument.name, argument.meta)
+    # What a checkpoint does not hold (frequencies computed from the configuration) always goes into the artifact.
+    is_given_later = request.weights == "none" and argument.persistent
+    section = None if is_given_later else f"weights/{argument.name}"
+    if section is not None:
+        sections[section] = _contents(argument)
+    assert argument.origin
+    return WeightInfo(
+        name=argument.name, dtype=spec.dtype, dims=argument.meta.shape, section=section, origin=argument.origin
+    )
+
+
+def _state(argument: Captured, sections: Sections) -> StateInfo:
+    section = f"state/{argument.name}"
+    sections[section] = _contents(argument)
+    spec = _spec(argument.name, argument.meta)
+    return StateInfo(name=argument.name, dtype=spec.dtype, dims=argument.meta.shape, section=section)
+
+
+def _contents(argument: Captured) -> Array:
+    tensor = argument.tensor
+    assert tensor is not None
+    if isinstance(tensor, FakeTensor):
+        raise RequestError(
+            f"{argument.name} has no value: it was made without memory",
+            hint="Compile with --weights embed or external, or make it smaller than a million elements.",
+        )
+    return to_numpy(tensor)
+
+
+def to_numpy(tensor: torch.Tensor) -> Array:
+    """Returns a CPU tensor's values as a NumPy array, without a copy where it is contiguous."""
+    tensor = tensor.detach().contiguous().resolve_conj().resolve_neg()
+    dtype = DTYPES[_NAMES[tensor.dtype]].numpy
+    if tensor.ndim == 0:
+        return tensor.reshape(1).view(torch.uint8).numpy().view(dtype).reshape(())
+    # NumPy knows neither bf16 nor f8: the bytes are taken as they are.
+    return tensor.view(torch.uint8).numpy().view(dtype)
+
+
+def _spec(name: str, meta: TensorMeta) -> TensorSpec:
+    return TensorSpec(name=name, dtype=_NAMES[meta.dtype], dims=meta.shape)
+
+
+def _input_structure(captured: Capture) -> InputStructure:
+    structure = captured.input_structure
+    return InputStructure(
+        args=node_from_json(structure["args"], "the inputs"),
+        kwargs=node_from_json(structure["kwargs"], "the inputs"),
+        names=captured.positional_names,
+    )
+
+
+def _executable(compiled: CompiledTarget, captured: Capture, sections: Sections) -> ExecutableInfo:
+    executable = compiled.executable
+    # Several builds of one compiler may serve one target.
+    section = f"executable/main.{executable.target}.{len(sections)}"
+    sections[section] = executable.serialized
+    return ExecutableInfo(
+        section=section,
+        target=str(executable.target),
+        platform=executable.target.platform,
+        compiler=dict(executable.compiler),
+        host=executable.host,
+        memory=dict(executable.memory),
+        estimated_cycles=compiled.cycles.estimated or None,
+        donated=tuple(index for index, part in enumerate(captured.arguments) if part.kind == "state"),
+    )

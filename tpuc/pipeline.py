@@ -1,0 +1,154 @@
+"""The compile, from a loaded model to an artifact, on one screen.
+
+model --export--> graph --lower--> StableHLO --passes--> StableHLO --compile--> executables --write--> artifact
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch.export import ExportedProgram
+
+from tpuc import mlir
+from tpuc.backend.compile import Executable, compile_program
+from tpuc.fake import fake_weights
+from tpuc.frontend import stablehlo
+from tpuc.frontend.capture import Capture, capture, export
+from tpuc.loader import LoadedModel
+from tpuc.packaging import ProgramKey, package
+from tpuc.passes import parse_pipeline, run_passes
+from tpuc.progress import Progress
+from tpuc.report.cycles import Cycles, count_cycles
+from tpuc.request import CompileRequest
+from tpuc.runtime.artifact import write_artifact
+from tpuc.runtime.files import replacing
+from tpuc.runtime.manifest import Manifest
+from tpuc.targets import Target
+from tpuc.worker import Worker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """What a compile made.
+
+    Attributes:
+        path: The artifact.
+        manifest: What it says about itself.
+        executables: What was compiled, one a target and libtpu.
+        progress: How long each stage took, and what the user should know.
+    """
+
+    path: Path
+    manifest: Manifest
+    executables: tuple[CompiledTarget, ...]
+    progress: Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledTarget:
+    """An executable with what its compile cost and what it will.
+
+    Attributes:
+        executable: The executable.
+        cycles: The compiler's estimate; all zero for the CPU, where it makes none.
+        seconds: How long the compiler took.
+    """
+
+    executable: Executable
+    cycles: Cycles
+    seconds: float
+
+
+def compile_model(
+    model: LoadedModel,
+    request: CompileRequest,
+    output: Path,
+    *,
+    progress: Progress | None = None,
+    dump: Path | None = None,
+) -> Compiled:
+    """Compiles a model and writes the artifact.
+
+    Args:
+        model: The model and its example inputs.
+        request: What to make of it.
+        output: Where the artifact goes; what is there stays until the new one is complete.
+        progress: Who follows the stages.
+        dump: A folder for the IR after each pass and the optimized HLO of each target.
+
+    Raises:
+        TpucError: The model cannot be compiled; see `tpuc.errors` for the ways.
+    """
+    progress = progress or Progress()
+    with Worker(stablehlo.WORKER) as torch_mlir:  # Started first: it imports while the model is exported.
+        with progress.stage("export"):
+            captured = capture_model(model, with_weights=request.weights != "none")
+        with progress.stage("lower"):
+            lowered = stablehlo.lower(captured, torch_mlir)
+    with progress.stage("passes"):
+        programs = {key: _optimize(lowered, key, request, dump) for key in _program_keys(lowered, request)}
+    with progress.stage("compile"):
+        executables = _compile_all(programs, request, dump)
+    with progress.stage("write"):
+        manifest, sections = package(model, request, captured, programs, executables)
+        manifest = write_artifact(output, manifest, sections)
+    for note in (*model.notes, *captured.notes):
+        progress.note(note)
+    return Compiled(path=output, manifest=manifest, executables=executables, progress=progress)
+
+
+def capture_model(model: LoadedModel, *, with_weights: bool) -> Capture:
+    """Exports a model, with fake weights if it is to have none, and captures the program."""
+    if isinstance(model.program, ExportedProgram):
+        return capture(model.program)
+    with nullcontext() if with_weights else fake_weights(model.program):
+        return capture(export(model.program, model.args, model.kwargs))
+
+
+def _program_keys(lowered: stablehlo.Lowered, request: CompileRequest) -> list[ProgramKey]:
+    """The programs to make: one for any platform, or one for each where JAX lowers an operation differently."""
+    if lowered.is_portable:
+        return ["any"]
+    return sorted({target.platform for target in request.targets})
+
+
+def _optimize(lowered: stablehlo.Lowered, key: ProgramKey, request: CompileRequest, dump: Path | None) -> bytes:
+    """Links a program, runs the passes over it, and returns it as a portable artifact."""
+    target = next(target for target in request.targets if key in ("any", target.platform))
+    with mlir.make_context() as context:
+        module = lowered.module("cpu" if key == "any" else key, context)
+        run_passes(module, parse_pipeline(request.passes), target, dump=dump and dump / key)
+        return mlir.to_portable(module)
+
+
+def _compile_all(
+    programs: Mapping[ProgramKey, bytes], request: CompileRequest, dump: Path | None
+) -> tuple[CompiledTarget, ...]:
+    """Compiles for every target, with every libtpu where several are asked for, side by side."""
+    jobs = [
+        (target, libtpu)
+        for target in request.targets
+        for libtpu in ((None,) if target.platform == "cpu" else request.libtpus or (None,))
+    ]
+    # One compile keeps about one core busy.
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return tuple(pool.map(lambda job: _compile_one(programs, *job, dump), jobs))
+
+
+def _compile_one(
+    programs: Mapping[ProgramKey, bytes], target: Target, libtpu: Path | None, dump: Path | None
+) -> CompiledTarget:
+    program = programs.get("any") or programs[target.platform]
+    start = time.perf_counter()
+    executable = compile_program(program, target, libtpu=libtpu)
+    seconds = time.perf_counter() - start
+    if dump is not None:
+        with replacing(dump / f"{target}.hlo.txt") as replacement:
+            replacement.file.write(executable.hlo.encode())
+    return CompiledTarget(executable=executable, cycles=count_cycles(executable.hlo), seconds=seconds)
