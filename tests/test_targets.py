@@ -48,6 +48,10 @@ def test_parse(text: str, name: str) -> None:
     assert str(Target.parse(text)) == name
 
 
+def test_targets_are_equal_by_what_they_name() -> None:
+    assert len({Target.parse("v5e"), Target.parse("v5e:1x1x1"), Target.parse("v5p"), Target.parse("cpu"), CPU}) == 3
+
+
 def test_cpu_has_no_chip() -> None:
     assert Target.parse("cpu") is CPU
     assert CPU.platform == "cpu"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -37,6 +38,7 @@ Sections = dict[str, Array | bytes]
 #: Which platforms a program is for.
 ProgramKey = Literal["any", "cpu", "tpu"]
 
+_BITS = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
 _NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
 
@@ -69,7 +71,9 @@ def package(
         state=state,
         inputs=tuple(_spec(part.name, part.meta) for part in captured.arguments if part.kind == "input"),
         outputs=tuple(_spec(part.name, part.meta) for part in captured.results if part.kind == "output"),
-        input_structure=_input_structure(captured),
+        input_structure=InputStructure.from_json(
+            {**captured.input_structure, "names": list(captured.positional_names)}, "the inputs"
+        ),
         output_structure=node_from_json(captured.output_structure, "the outputs"),
         entries=(
             Entry(
@@ -116,26 +120,17 @@ def _contents(argument: Captured) -> Array:
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """Returns a CPU tensor's values as a NumPy array, without a copy where it is contiguous."""
-    tensor = tensor.detach().contiguous().resolve_conj().resolve_neg()
+    """Returns a CPU tensor's values as a row-major NumPy array, without a copy where it is one already."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
     dtype = DTYPES[_NAMES[tensor.dtype]].numpy
-    if tensor.ndim == 0:
-        return tensor.reshape(1).view(torch.uint8).numpy().view(dtype).reshape(())
-    # NumPy knows neither bf16 nor f8: the bytes are taken as they are.
-    return tensor.view(torch.uint8).numpy().view(dtype)
+    # NumPy itself knows neither bf16 nor f8: their bits are taken as integers of that size.
+    bits = _BITS.get(tensor.dtype)
+    array = tensor.numpy() if bits is None else tensor.view(bits).numpy()
+    return np.ascontiguousarray(array).reshape(tuple(tensor.shape)).view(dtype)
 
 
 def _spec(name: str, meta: TensorMeta) -> TensorSpec:
     return TensorSpec(name=name, dtype=_NAMES[meta.dtype], dims=meta.shape)
-
-
-def _input_structure(captured: Capture) -> InputStructure:
-    structure = captured.input_structure
-    return InputStructure(
-        args=node_from_json(structure["args"], "the inputs"),
-        kwargs=node_from_json(structure["kwargs"], "the inputs"),
-        names=captured.positional_names,
-    )
 
 
 def _executable(compiled: CompiledTarget, captured: Capture, sections: Sections) -> ExecutableInfo:

@@ -12,7 +12,7 @@ import difflib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tpuc.errors import RequestError
 
@@ -53,7 +53,7 @@ class Chip:
     hbm_bytes: int
     hbm_bytes_per_second: int
     vmem_bytes: int
-    peak_flops_per_second: Mapping[str, int]
+    peak_flops_per_second: Mapping[str, int] = field(hash=False)
     clock_hz: int | None
 
 

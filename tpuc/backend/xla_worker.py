@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 
 from tpuc import mlir
 from tpuc.errors import BackendError
-from tpuc.runtime.cpu import host_fingerprint
+from tpuc.runtime.host import host_fingerprint
 from tpuc.worker import Blobs, Fields, serve
 
 

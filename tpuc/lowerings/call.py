@@ -29,8 +29,10 @@ class TensorMeta:
         """Reads a tensor's, real or fake.
 
         Raises:
-            ExportError: A size is symbolic.
+            ExportError: It is a number that depends on data, or a size is symbolic.
         """
+        if not isinstance(tensor, torch.Tensor):
+            raise ExportError(f"the program holds {tensor}, a Python number that depends on the values of tensors")
         if not all(isinstance(size, int) for size in tensor.shape):
             raise ExportError(f"a tensor has a symbolic size: {tuple(tensor.shape)}")
         return cls(shape=tuple(tensor.shape), dtype=tensor.dtype)

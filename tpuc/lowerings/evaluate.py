@@ -7,20 +7,27 @@ that has no lowering of its own, or for the branches and loops of a higher-order
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
 import jax.numpy as jnp
 import torch
 from torch._decomp import decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from tpuc.lowerings.call import OpCall, TensorMeta, operator_name
 from tpuc.lowerings.dtypes import computation_dtype, is_array, to_jax, to_torch
 from tpuc.lowerings.registry import REGISTRY, Lowering
+
+#: The signatures of the calls whose decompositions are being evaluated, outermost first.
+_DECOMPOSING: ContextVar[tuple[str, ...]] = ContextVar("_DECOMPOSING", default=())
 
 
 class MissingLoweringError(Exception):
@@ -101,13 +108,18 @@ def expected_of(value: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, TensorMeta.of, value)
 
 
-def has_decomposition(target: Callable[..., Any]) -> bool:
-    """Whether PyTorch can decompose an operator."""
+def decomposition_of(target: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Returns PyTorch's decomposition of an operator, or None.
+
+    A composite operator's own kernel comes first: what is in PyTorch's table may have another signature. A primitive
+    of the table's decompositions stands for an operator of ATen.
+    """
     if not isinstance(target, torch._ops.OpOverload):
-        return False
-    return target in decomposition_table or target.has_kernel_for_dispatch_key(
-        torch._C.DispatchKey.CompositeImplicitAutograd
-    )
+        return None
+    if target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        return target.decompose
+    rule: Callable[..., Any] | None = decomposition_table.get(target) or getattr(target, "impl_aten", None)
+    return rule
 
 
 def _attribute(graph: torch.fx.Graph, node: torch.fx.Node) -> Any:
@@ -151,14 +163,28 @@ def _decomposed(target: Callable[..., Any], args: Sequence[Any], kwargs: dict[st
         TensorMeta(shape=tuple(leaf.shape), dtype=to_torch(leaf.dtype)) if is_array(leaf) else leaf for leaf in leaves
     ]
     abstract_args, abstract_kwargs = pytree.tree_unflatten(metas, spec)
-    graph = decompose(OpCall(target=target, args=abstract_args, kwargs=abstract_kwargs, results=None))
-    return evaluate_graph(graph, [leaf for leaf in leaves if is_array(leaf)])
+    call = OpCall(target=target, args=abstract_args, kwargs=abstract_kwargs, results=None)
+    with _decomposing(call):
+        return evaluate_graph(decompose(call), [leaf for leaf in leaves if is_array(leaf)])
+
+
+@contextmanager
+def _decomposing(call: OpCall) -> Iterator[None]:
+    """Marks a call as being decomposed; one that its own decomposition makes again would never end."""
+    signature, outer = call.signature(), _DECOMPOSING.get()
+    if signature in outer:
+        raise MissingLoweringError(call.operator, "it has no lowering, and its decomposition comes back to itself")
+    token = _DECOMPOSING.set((*outer, signature))
+    try:
+        yield
+    finally:
+        _DECOMPOSING.reset(token)
 
 
 def decompose(call: OpCall) -> torch.fx.Graph:
     """Traces PyTorch's decomposition of a call into a functional graph of simpler operators.
 
-    The graph takes the call's tensors, in the order of flattening.
+    The graph takes the call's tensors, in the order of flattening, and returns a list of the results.
 
     Raises:
         MissingLoweringError: PyTorch has no decomposition of this operator.
@@ -183,20 +209,25 @@ class _Hashed:
 @lru_cache(maxsize=4096)
 def _traced_decomposition(hashed: _Hashed) -> torch.fx.Graph:
     call = hashed.call
-    target = call.target
-    if not has_decomposition(target):
+    rule = decomposition_of(call.target)
+    if rule is None:
         raise MissingLoweringError(call.operator, "it has no lowering, and PyTorch has no decomposition of it")
-    assert isinstance(target, torch._ops.OpOverload)
-    rule = decomposition_table.get(target, target.decompose)
 
-    def run(*tensors: torch.Tensor) -> Any:
+    def run(*tensors: torch.Tensor) -> list[Any]:
         args, kwargs = call.with_tensors(list(tensors))
-        return rule(*args, **kwargs)
+        # A list: named results (`torch.return_types.max`) would be nodes of the graph.
+        return pytree.tree_leaves(rule(*_mutable(args), **_mutable(kwargs)))
 
     # Fake tensors of device cpu: some decompositions ask for the device.
-    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True), enable_python_dispatcher():
         tensors = [torch.empty(meta.shape, dtype=meta.dtype) for meta in call.tensors]
-        traced = make_fx(torch.func.functionalize(run))(*tensors)
-    if any(node.target is target for node in traced.graph.nodes):
-        raise MissingLoweringError(call.operator, "its decomposition comes back to itself")
-    return traced.graph
+        return make_fx(dispatch_functionalize(run))(*tensors).graph
+
+
+def _mutable(value: Any) -> Any:
+    """Copies the immutable lists and dicts of a graph's arguments, which decompositions may write to."""
+    if isinstance(value, dict):
+        return {key: _mutable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mutable(item) for item in value]
+    return value

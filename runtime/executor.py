@@ -1,0 +1,255 @@
+"""Loads an artifact and runs it: `load(path)` gives a `Program`, which is called the way the model was."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tpuc.runtime.arrays import as_input
+from tpuc.runtime.artifact import Artifact
+from tpuc.runtime.cache import ExecutableCache, default_folder
+from tpuc.runtime.device import Buffer, Device, open_device
+from tpuc.runtime.dtypes import Array
+from tpuc.runtime.errors import ArtifactError, DeviceError, InputError
+from tpuc.runtime.executables import Obtained, Origin, obtain
+from tpuc.runtime.manifest import Entry, Manifest
+from tpuc.runtime.spec import TensorSpec
+from tpuc.runtime.state import State
+from tpuc.runtime.structure import unflatten
+from tpuc.runtime.weights import Verification, open_supplied, place_weights
+
+_logger = logging.getLogger("tpuc.runtime")
+
+#: Kinds of arguments that this version can give to a program.
+_KNOWN_ARGUMENTS = ("weight", "state", "input")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stats:
+    """What a program did so far.
+
+    Attributes:
+        calls: How often it ran.
+        seconds: How long that took in all: inputs to the device, the program, and outputs back.
+        executable: Where its executable came from.
+    """
+
+    calls: int
+    seconds: float
+    executable: Origin
+
+
+def load(
+    path: str | Path,
+    *,
+    device: str | Device = "cpu",
+    weights: str | Path | None = None,
+    recompile: bool = True,
+    verify: bool = True,
+    cache_dir: str | Path | None = None,
+    notify: Callable[[str], None] = _logger.warning,
+) -> Program:
+    """Loads an artifact on a device.
+
+    Args:
+        path: The artifact.
+        device: What `open_device` takes, or an open device.
+        weights: For an artifact without weights, a safetensors file with them, or a folder of such files.
+        recompile: Whether the program may be compiled here, if the artifact has no executable that this device's
+            compiler made.
+        verify: Whether the weights are hashed. Programs and executables always are.
+        cache_dir: Where to keep what is compiled here; the user's cache folder if None.
+        notify: Is told, in one line, that and why the program is compiled here. By default this is a warning of
+            the logger `tpuc.runtime`, which Python prints to stderr unless it is told otherwise.
+
+    Raises:
+        ArtifactError: The file is not an artifact, is damaged, or needs a newer runtime.
+        VersionSkewError: The executable was made by another compiler, and `recompile` is false.
+        InputError: The weights do not fit.
+        DeviceMemoryError: The device has no room for the program and its weights.
+        DeviceError: The device cannot be opened, or refuses the program.
+    """
+    artifact = Artifact.open(path)
+    entry = _only_entry(artifact)
+    supplied = open_supplied(artifact.manifest.weights, None if weights is None else Path(weights))
+    opened = open_device(device) if isinstance(device, str) else device
+    cache = ExecutableCache(default_folder() if cache_dir is None else Path(cache_dir))
+    with Verification(artifact, opened, enabled=verify) as verification:
+        obtained = obtain(artifact, entry, opened, recompile=recompile, cache=cache, notify=notify)
+        placed = place_weights(artifact, opened, supplied, verification)
+    return Program(artifact, entry, opened, obtained, placed)
+
+
+def _only_entry(artifact: Artifact) -> Entry:
+    """Returns the entry to run, if this version can run it.
+
+    Raises:
+        ArtifactError: The artifact uses what this version does not implement.
+    """
+    where = str(artifact.path)
+    hint = "Upgrade tpuc to run it."
+    entry = artifact.manifest.entry()
+    if len(artifact.manifest.entries) > 1:
+        raise ArtifactError("the artifact has several entries, and this tpuc runs one", where=where, hint=hint)
+    for argument in entry.arguments:
+        if argument.kind not in _KNOWN_ARGUMENTS:
+            raise ArtifactError(
+                f"the program takes the {argument.kind} {argument.name}, which this tpuc cannot give",
+                where=where,
+                hint=hint,
+            )
+    for spec in (*artifact.manifest.inputs, *artifact.manifest.outputs):
+        if not spec.is_static:
+            raise ArtifactError(f"{spec} has a named dimension, which this tpuc cannot run", where=where, hint=hint)
+    return entry
+
+
+class Program:
+    """A model on a device.
+
+    Calling it takes and returns what the model did, with NumPy arrays for tensors; `run` takes and returns arrays by
+    name. It may be called from several threads, one at a time. Closing it, or leaving it as a context manager, frees
+    what it holds on the device.
+
+    Attributes:
+        manifest: What the artifact says about itself.
+        inputs: What a call takes.
+        outputs: What a call returns.
+        state: What the program keeps from call to call.
+        device: The device.
+    """
+
+    def __init__(
+        self, artifact: Artifact, entry: Entry, device: Device, obtained: Obtained, weights: Mapping[str, Buffer]
+    ) -> None:
+        """Takes the parts that `load` made."""
+        self.manifest: Manifest = artifact.manifest
+        self.inputs: tuple[TensorSpec, ...] = artifact.manifest.inputs
+        self.outputs: tuple[TensorSpec, ...] = artifact.manifest.outputs
+        self.device = device
+        self.state = State(artifact, device)
+        self._entry = entry
+        self._executable = obtained.executable
+        self._origin = obtained.origin
+        self._weights = dict(weights)
+        self._lock = threading.Lock()
+        self._closed = False
+        self._calls = 0
+        self._seconds = 0.0
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the model as it was called when it was compiled.
+
+        Args:
+            args: Positional arguments. Tensors are NumPy arrays, anything with `__dlpack__`, or Python numbers.
+            kwargs: Keyword arguments.
+
+        Returns:
+            What the model returns, in its own structure, with arrays for tensors.
+
+        Raises:
+            InputError: The arguments do not fit; the place is named.
+            DeviceError: The program failed.
+        """
+        places = self.manifest.input_structure.bind(args, kwargs)
+        return unflatten(self.manifest.output_structure, self._run(places))
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Calls the model with its tensors by name.
+
+        Args:
+            inputs: One value for each of `self.inputs`, by name.
+
+        Returns:
+            One array for each of `self.outputs`, by name.
+
+        Raises:
+            InputError: Inputs are missing, unknown, or of another type or other dimensions: all of them are named.
+            DeviceError: The program failed.
+        """
+        names = [spec.name for spec in self.inputs]
+        problems = list(_name_problems(names, list(inputs)))
+        if problems:
+            raise InputError("\n".join(problems), hint=f"Inputs are {', '.join(map(str, self.inputs)) or 'none'}.")
+        outputs = self._run({number: (name, inputs[name]) for number, name in enumerate(names)})
+        return {spec.name: output for spec, output in zip(self.outputs, outputs, strict=True)}
+
+    def stats(self) -> Stats:
+        """Returns what the program did so far."""
+        return Stats(calls=self._calls, seconds=self._seconds, executable=self._origin)
+
+    def close(self) -> None:
+        """Frees what the program holds on the device; it cannot be called any more."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._executable.delete()
+            self.state.delete()
+            for buffer in self._weights.values():
+                buffer.delete()
+
+    def _run(self, places: Mapping[int, tuple[str, Any]]) -> list[Array]:
+        """Runs the program on values by the number of the input, and returns the outputs in order."""
+        arrays = self._arrays(places)
+        with self._lock:
+            if self._closed:
+                raise DeviceError("the program is closed")
+            start = time.perf_counter()
+            outputs = self._execute(arrays)
+            self._calls += 1
+            self._seconds += time.perf_counter() - start
+        return outputs
+
+    def _arrays(self, places: Mapping[int, tuple[str, Any]]) -> dict[str, Array]:
+        arrays, errors = {}, []
+        for number, spec in enumerate(self.inputs):
+            place, value = places[number]
+            try:
+                arrays[spec.name] = as_input(value, spec, place)
+            except InputError as error:
+                errors.append(error)
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise InputError("\n".join(str(error) for error in errors))
+        return arrays
+
+    def _execute(self, arrays: Mapping[str, Array]) -> list[Array]:
+        inputs = {name: self.device.put(array) for name, array in arrays.items()}
+        holders: Mapping[str, Callable[[str], Buffer]] = {
+            "weight": self._weights.__getitem__,
+            "state": self.state.buffer,
+            "input": inputs.__getitem__,
+        }
+        arguments = [holders[argument.kind](argument.name) for argument in self._entry.arguments]
+        results = self._executable.run(arguments)
+        outputs: dict[str, Array] = {}
+        for result, buffer in zip(self._entry.results, results, strict=True):
+            if result.kind == "state":
+                self.state.replace(result.name, buffer)
+            else:
+                outputs[result.name] = buffer.to_numpy()
+        return [outputs[spec.name] for spec in self.outputs]
+
+
+def _name_problems(expected: Sequence[str], given: Sequence[str]) -> Iterator[str]:
+    for name in expected:
+        if name not in given:
+            yield f"the input {name} is missing"
+    for name in given:
+        if name not in expected:
+            near = difflib.get_close_matches(name, expected, n=1)
+            yield f"the input {name} is unknown" + (f"; did you mean {near[0]}?" if near else "")
