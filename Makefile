@@ -4,12 +4,13 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BUILD := build
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-zA-Z_\/-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-zA-Z_\/%-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## Make .venv and install the pinned dependencies
 
@@ -19,4 +20,31 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[compile,zoo,dev]'
 	touch $@
 
-.PHONY: help setup
+demo: $(STAMP)  ## Compile EfficientNet-Lite0 for cpu and v5e, and run it on a photograph
+	mkdir -p $(BUILD)/demo
+	$(BIN)/tpuc compile models/efficientnet_lite0.py --target cpu --target v5e -o $(BUILD)/demo/efficientnet_lite0.bin
+	$(BIN)/python models/support/classify.py $(BUILD)/demo/efficientnet_lite0.bin
+
+test: $(STAMP)  ## Run the tests
+	$(BIN)/pytest -m "not slow"
+
+test-slow: $(STAMP)  ## Run the tests that take minutes or make environments of their own
+	$(BIN)/pytest -m slow
+
+lint: $(STAMP)  ## Check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# Type checkers do not see that passes/ and runtime/ are packages of tpuc: they get a farm of links where they are.
+FARM := $(BUILD)/typecheck
+typecheck: $(STAMP)  ## Check types
+	rm -rf $(FARM) && mkdir -p $(FARM)
+	cp -rs $(CURDIR)/tpuc $(FARM)/tpuc
+	cp -rs $(CURDIR)/passes $(FARM)/tpuc/passes
+	cp -rs $(CURDIR)/runtime $(FARM)/tpuc/runtime
+	cd $(FARM) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p tpuc
+
+clean:  ## Remove what was built, but not .venv
+	rm -rf $(BUILD)
+
+.PHONY: help setup demo test test-slow lint typecheck clean

@@ -6,10 +6,11 @@ Heavy modules are imported by the command that needs them: `tpuc run` must start
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +18,9 @@ from tpuc.guard import Guard
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+#: Columns where the output is no terminal.
+_PLAIN_WIDTH = 140
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -102,7 +106,133 @@ def compile_command(
     click.echo(compiled.path)
 
 
+@main.command("run")
+@click.argument("artifact", type=click.Path(path_type=Path))
+@click.option("--input", "inputs", metavar="[NAME=]FILE", multiple=True, help="A .npy, .npz or .safetensors file.")
+@click.option("--random", type=int, metavar="SEED", help="Make up the inputs that no file gives, from this seed.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, tpu, tpu:LIBTPU or plugin:PATH.")
+@click.option("--weights", type=click.Path(path_type=Path), help="The weights of an artifact without: safetensors.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A .npz file for the outputs.")
+@click.option("--repeat", type=click.IntRange(1), default=1, help="Run so often, and tell how long it takes.")
+@click.option("--no-recompile", is_flag=True, help="Refuse where the executable is another compiler's.")
+@guarded
+def run_command(
+    guard: Guard,
+    artifact: Path,
+    inputs: tuple[str, ...],
+    random: int | None,
+    device: str,
+    weights: Path | None,
+    output: Path | None,
+    repeat: int,
+    no_recompile: bool,
+) -> None:
+    """Run ARTIFACT once, or so often, and print what it returns."""
+    from tpuc.run import run_artifact
+
+    guard.at(f"running {artifact}")
+    for line in run_artifact(
+        artifact,
+        inputs=inputs,
+        seed=random,
+        device=device,
+        weights=weights,
+        output=output,
+        repeat=repeat,
+        recompile=not no_recompile,
+        notify=lambda text: print(f"note: {text}", file=guard.messages),
+    ):
+        click.echo(line)
+
+
+@main.command("inspect")
+@click.argument("artifact", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@guarded
+def inspect_command(guard: Guard, artifact: Path, as_json: bool) -> None:
+    """Show what ARTIFACT holds."""
+    from tpuc.report.inspection import inspection
+    from tpuc.runtime.artifact import Artifact
+    from tpuc.runtime.manifest import encode_manifest
+
+    manifest = Artifact.open(artifact).manifest
+    if as_json:
+        click.echo(json.dumps(encode_manifest(manifest), indent=2))
+    else:
+        _output().print(inspection(manifest))
+
+
+@main.command("targets")
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+def targets_command(as_json: bool) -> None:
+    """List the chips that can be compiled for."""
+    from tpuc.report.tables import chips_json, chips_table
+
+    if as_json:
+        click.echo(json.dumps(chips_json(), indent=2))
+    else:
+        _output().print(chips_table())
+
+
+@main.command("passes")
+def passes_command() -> None:
+    """List the passes, in the order that a compile runs them."""
+    from tpuc.report.tables import passes_table
+
+    _output().print(passes_table())
+
+
+@main.command("opt")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--passes", metavar="PIPELINE", help="'a{x=1},b'. [default: what a compile runs]")
+@click.option("--target", default="cpu", show_default=True, help="What the module will be compiled for.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file for the module. [default: print it]")
+@click.option("--locations", is_flag=True, help="Print source locations.")
+@click.option(
+    "--dump-ir", type=click.Path(file_okay=False, path_type=Path), help="A folder for the IR after each pass."
+)
+@guarded
+def opt_command(
+    guard: Guard,
+    file: Path,
+    passes: str | None,
+    target: str,
+    output: Path | None,
+    locations: bool,
+    dump_ir: Path | None,
+) -> None:
+    """Run passes over the StableHLO in FILE: MLIR text, bytecode or a portable artifact."""
+    from tpuc.opt import optimize
+
+    guard.at(f"the passes over {file}")
+    text = optimize(file, passes=passes, target=target, locations=locations, dump=dump_ir)
+    if output is None:
+        click.echo(text)
+        return
+    from tpuc.runtime.files import replacing
+
+    with replacing(output) as replacement:
+        replacement.file.write(text.encode())
+
+
+def _output() -> Console:
+    """Standard output."""
+    return _make_console(sys.stdout)
+
+
 def _console(guard: Guard) -> Console:
+    """Where messages go."""
+    return _make_console(guard.messages)
+
+
+def _make_console(file: IO[str]) -> Console:
     from rich.console import Console
 
-    return Console(file=guard.messages, highlight=False)
+    console = Console(file=file, highlight=False)
+    if not console.is_terminal:
+        console.width = _PLAIN_WIDTH
+    return console
+
+
+if __name__ == "__main__":
+    main()

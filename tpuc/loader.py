@@ -259,7 +259,7 @@ def _load_checkpoint(path: Path, with_weights: bool) -> tuple[torch.nn.Module, s
         names = json.loads(config.read_text()).get("architectures") or []
     except (json.JSONDecodeError, UnicodeDecodeError, AttributeError) as error:
         raise LoadError(f"{config} is not a model's configuration: {error}") from error
-    kind = getattr(transformers, names[0], None) if names else transformers.AutoModel
+    kind: Any = getattr(transformers, names[0], None) if names else transformers.AutoModel
     if kind is None:
         raise LoadError(f"transformers {transformers.__version__} has no {names[0]}, which {config} asks for")
     with _users_code(path, f"loading {path.name} with transformers"), lazy_weights(enabled=not with_weights):

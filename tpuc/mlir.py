@@ -42,7 +42,7 @@ def parse(source: str | bytes, context: ir.Context) -> ir.Module:
         ValueError: `source` is a portable artifact of a version that this StableHLO cannot read.
     """
     if isinstance(source, bytes) and source.startswith(BYTECODE_MAGIC + b"\rStableHLO"):
-        return cast(ir.Module, stablehlo.deserialize_portable_artifact(context, source))
+        return stablehlo.deserialize_portable_artifact(context, source)
     return ir.Module.parse(source, context)
 
 

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tpuc.errors import RequestError
 
@@ -175,8 +176,8 @@ class Target:
     shape: tuple[int, ...] = (1, 1, 1)
 
     @property
-    def platform(self) -> str:
-        """`cpu` or `tpu`."""
+    def platform(self) -> Literal["cpu", "tpu"]:
+        """The kind of device."""
         return "tpu" if self.chip else "cpu"
 
     def __str__(self) -> str:

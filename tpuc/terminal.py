@@ -20,7 +20,12 @@ class TerminalProgress(Progress):
         super().__init__()
         self._guard = guard
         self._display = RichProgress(
-            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
         )
         self._task = self._display.add_task("start")
 

@@ -105,12 +105,12 @@ class Worker:
         try:
             _write(self._process.stdin, fields, blobs or {})
         except BrokenPipeError:
-            self._raise_crash(what)
+            raise self._crash(what) from None
         deadline = None if timeout is None else time.monotonic() + timeout
         _wait_readable(self._process.stdout, deadline, lambda: self._raise_hang(what, timeout))
         answer = _read(self._process.stdout)
         if answer is None:
-            self._raise_crash(what)
+            raise self._crash(what)
         fields, received = answer
         if "error" in fields:
             raise _rebuild(fields["error"])
@@ -121,11 +121,11 @@ class Worker:
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
 
-    def _raise_crash(self, what: str) -> Any:
+    def _crash(self, what: str) -> CrashError:
         code = self._process.wait()
         reason = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         hint = _last_line(self.log())
-        raise CrashError(f"{what}: the process {reason}", hint=f"Its last words: {hint}" if hint else None)
+        return CrashError(f"{what}: the process {reason}", hint=f"Its last words: {hint}" if hint else None)
 
     def _raise_hang(self, what: str, timeout: float | None) -> None:
         self._process.kill()

@@ -18,12 +18,15 @@ from tpuc.errors import BackendError
 from tpuc.runtime.host import host_fingerprint
 from tpuc.worker import Blobs, Fields, serve
 
+# jaxlib's types do not tell of the methods used here.
+_client: Any = xla_client
+
 
 def compile_tpu(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
     """Compiles for a TPU topology, with no TPU: through libtpu's compile-only client."""
-    xla_client.load_pjrt_plugin_dynamically("tpu", fields["libtpu"])
-    xla_client.initialize_pjrt_plugin("tpu")
-    topology = xla_client.make_tfrt_tpu_c_api_device_topology(
+    _client.load_pjrt_plugin_dynamically("tpu", fields["libtpu"])
+    _client.initialize_pjrt_plugin("tpu")
+    topology = _client.make_tfrt_tpu_c_api_device_topology(
         f"{fields['topology']}:1x1x1", chips_per_host_bounds=(1, 1, 1), num_slices=1
     )
     device = topology._make_compile_only_devices()[0]
@@ -33,7 +36,7 @@ def compile_tpu(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
 
 def compile_cpu(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
     """Compiles for the CPU of this machine."""
-    client = xla_client.make_cpu_client()
+    client = _client.make_cpu_client()
     executable = _compile(client.compile_and_load, client.devices()[0], blobs["program"])
     return _answer(executable, client.platform_version, host=host_fingerprint())
 

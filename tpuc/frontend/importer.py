@@ -62,6 +62,7 @@ def call_of(node: torch.fx.Node) -> OpCall:
     """Describes a node's call, with `TensorMeta` in place of tensors."""
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: expected_of(arg.meta["val"]))
     results = expected_of(node.meta["val"])
+    assert callable(node.target)
     return OpCall(target=node.target, args=tuple(args), kwargs=dict(kwargs), results=results)
 
 

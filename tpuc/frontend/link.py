@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs._jax_mlir_ext import inlined_func_call
@@ -74,11 +73,11 @@ def _calls(function: ir.OpView) -> list[ir.Operation]:
 
 
 def _callee(call: ir.Operation) -> str:
-    return cast(str, ir.FlatSymbolRefAttr(call.attributes["callee"]).value)
+    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 
 def _name(op: ir.OpView) -> str:
-    return cast(str, ir.StringAttr(op.attributes["sym_name"]).value)
+    return ir.StringAttr(op.attributes["sym_name"]).value
 
 
 def _main(module: ir.Module) -> ir.OpView:

@@ -1,0 +1,48 @@
+"""What an artifact holds, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tpuc.report.summary import bytes_text, executables_table
+from tpuc.runtime.manifest import Manifest
+from tpuc.runtime.spec import TensorSpec
+
+
+def inspection(manifest: Manifest) -> RenderableType:
+    """The model, its signature, what it keeps, its executables, and who made it."""
+    weights = sum(spec.spec.nbytes for spec in manifest.weights)
+    parts: list[RenderableType] = [
+        Text(f"{manifest.model.name} from {manifest.model.source}"),
+        Text(
+            f"{manifest.model.parameters:,} parameters; {len(manifest.weights)} weights of {bytes_text(weights)}, "
+            f"{manifest.weights_mode}" + (f" in {manifest.weights_file}" if manifest.weights_file else "")
+        ),
+        _signature(manifest),
+        executables_table(manifest),
+        Text("made by " + ", ".join(f"{name} {version}" for name, version in manifest.producer.items() if version)),
+        Text(f"options: {', '.join(f'{name}={value}' for name, value in manifest.options.items())}"),
+        Text(f"fingerprint {manifest.fingerprint}"),
+    ]
+    return Group(*parts)
+
+
+def _signature(manifest: Manifest) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for kind, specs in (
+        ("input", manifest.inputs),
+        ("state", [state.spec for state in manifest.state]),
+        ("output", manifest.outputs),
+    ):
+        for row in _rows(kind, specs):
+            table.add_row(*row)
+    return table
+
+
+def _rows(kind: str, specs: Iterable[TensorSpec]) -> Iterable[tuple[str, str]]:
+    for spec in specs:
+        yield kind, str(spec)
