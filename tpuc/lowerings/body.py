@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import jax
+from jaxlib.mlir import ir
 from torch.utils import _pytree as pytree
 
+from tpuc import mlir
 from tpuc.lowerings.call import OpCall
 from tpuc.lowerings.dtypes import to_jax
 from tpuc.lowerings.evaluate import evaluate_call
@@ -58,7 +59,7 @@ def lower_body(call: OpCall) -> Body:
 
 
 def _lower(traced: Any, platform: Platform) -> bytes:
-    module = traced.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
-    buffer = io.BytesIO()
-    cast(Any, module).operation.write_bytecode(buffer)
-    return buffer.getvalue()
+    module: ir.Module = traced.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
+    # Without JAX's own locations: equal bodies are equal bytes, and the caller's location is what counts.
+    mlir.run_pipeline(module, "strip-debuginfo")
+    return mlir.to_bytecode(module)
