@@ -21,7 +21,7 @@ from tpuc.errors import TpucError
 
 #: Room for the name of the stage that the child is at.
 _STAGE_BYTES = 256
-_LAST_LINES = 12
+_LAST_LINES = 10
 _INTERRUPTED = 130
 
 
@@ -109,8 +109,15 @@ class Guard:
         stage = self._stage[:].split(b"\0")[0].decode(errors="replace")
         print(f"error: tpuc was ended by {name}{f' during {stage}' if stage else ''}", file=sys.stderr)
         log.seek(0)
-        lines = log.read().decode(errors="replace").splitlines()
+        lines = _telling_lines(log.read().decode(errors="replace").splitlines())
         if lines:
-            print("  the last lines of its log (all of it with --verbose):", file=sys.stderr)
-            for line in lines[-_LAST_LINES:]:
+            print("  from its log (all of it with --verbose):", file=sys.stderr)
+            for line in lines:
                 print(f"  | {line}", file=sys.stderr)
+
+
+def _telling_lines(log: list[str]) -> list[str]:
+    """The last lines that a library wrote, and the innermost frames of Python's own report of the crash."""
+    starts = [number for number, line in enumerate(log) if line.startswith("Fatal Python error")]
+    start = starts[0] if starts else len(log)
+    return log[max(0, start - _LAST_LINES) : start] + log[start : start + _LAST_LINES]

@@ -56,7 +56,6 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._log,
             env={**os.environ, **(env or {})},
-            preexec_fn=_die_with_parent,
         )
 
     def __enter__(self) -> Self:
@@ -138,6 +137,7 @@ def serve(handlers: Mapping[str, Handler]) -> None:
     Args:
         handlers: For each value of a request's field `do`, the function that answers it.
     """
+    _die_with_parent()
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     # Whatever a library prints must not mix with the answers.
@@ -201,4 +201,5 @@ def _last_line(text: str) -> str:
 
 
 def _die_with_parent() -> None:
+    # A worker that waits sees its input end; one that computes would go on.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
