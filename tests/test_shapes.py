@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 
+from tpuc.dtypes import TORCH_DTYPES
 from tpuc.errors import RequestError
 from tpuc.runtime.spec import TensorSpec
-from tpuc.shapes import TORCH_DTYPES, ValueSpec, bind, parse_shapes
+from tpuc.shapes import ValueSpec, bind, parse_shapes
 
 
 def _forward(x: Any, mask: Any = None, *, scale: float = 1.0, flag: bool = False) -> None: ...

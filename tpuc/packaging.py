@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from tpuc.dtypes import DTYPE_NAMES
 from tpuc.errors import RequestError
 from tpuc.frontend.capture import Argument as Captured
 from tpuc.frontend.capture import Capture
@@ -28,7 +29,6 @@ from tpuc.runtime.manifest import (
 )
 from tpuc.runtime.spec import TensorSpec
 from tpuc.runtime.structure import InputStructure, node_from_json
-from tpuc.shapes import TORCH_DTYPES
 
 if TYPE_CHECKING:
     from tpuc.pipeline import CompiledTarget
@@ -39,7 +39,6 @@ Sections = dict[str, Array | bytes]
 ProgramKey = Literal["any", "cpu", "tpu"]
 
 _BITS = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
-_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
 
 def package(
@@ -122,7 +121,7 @@ def _contents(argument: Captured) -> Array:
 def to_numpy(tensor: torch.Tensor) -> Array:
     """Returns a CPU tensor's values as a row-major NumPy array, without a copy where it is one already."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
-    dtype = DTYPES[_NAMES[tensor.dtype]].numpy
+    dtype = DTYPES[DTYPE_NAMES[tensor.dtype]].numpy
     # NumPy itself knows neither bf16 nor f8: their bits are taken as integers of that size.
     bits = _BITS.get(tensor.dtype)
     array = tensor.numpy() if bits is None else tensor.view(bits).numpy()
@@ -130,7 +129,7 @@ def to_numpy(tensor: torch.Tensor) -> Array:
 
 
 def _spec(name: str, meta: TensorMeta) -> TensorSpec:
-    return TensorSpec(name=name, dtype=_NAMES[meta.dtype], dims=meta.shape)
+    return TensorSpec(name=name, dtype=DTYPE_NAMES[meta.dtype], dims=meta.shape)
 
 
 def _executable(compiled: CompiledTarget, captured: Capture, sections: Sections) -> ExecutableInfo:

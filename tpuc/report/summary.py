@@ -24,16 +24,25 @@ def bytes_text(count: int) -> str:
 
 
 def executables_table(manifest: Manifest) -> Table:
-    """One row for each executable: what it is, its code and HBM by kind against the chip's, and its cycles."""
+    """One row for each executable: its size, its HBM by kind and against the chip's, and its cycles.
+
+    The last column, the compiler's build, stands only where one target has several executables.
+    """
     table = Table(box=None, pad_edge=False)
     table.add_column("target")
-    table.add_column("compiler")
-    for name in ("executable", "arguments", "temporaries", "outputs", "of memory", "cycles", "time"):
+    for name in ("executable", "arguments", "temporaries", "outputs", "of HBM", "cycles", "time"):
         table.add_column(name, justify="right")
+    if _has_several_builds(manifest):
+        table.add_column("compiler")
     for entry in manifest.entries:
         for executable in entry.executables:
             table.add_row(*_row(executable, manifest))
     return table
+
+
+def _has_several_builds(manifest: Manifest) -> bool:
+    targets = [executable.target for entry in manifest.entries[:1] for executable in entry.executables]
+    return len(targets) > len(set(targets))
 
 
 def _row(executable: ExecutableInfo, manifest: Manifest) -> Iterable[str]:
@@ -45,7 +54,6 @@ def _row(executable: ExecutableInfo, manifest: Manifest) -> Iterable[str]:
     chip = Target.parse(executable.target).chip
     cycles = executable.estimated_cycles
     yield executable.target
-    yield compiler_text(executable.compiler)
     yield bytes_text(size)
     yield bytes_text(memory["argument"])
     yield bytes_text(memory["temp"])
@@ -53,6 +61,8 @@ def _row(executable: ExecutableInfo, manifest: Manifest) -> Iterable[str]:
     yield f"{total / chip.hbm_bytes:.1%}" if chip else "-"
     yield f"{cycles:,}" if cycles else "-"
     yield f"{cycles / chip.clock_hz * 1e3:.3g} ms" if cycles and chip and chip.clock_hz else "-"
+    if _has_several_builds(manifest):
+        yield compiler_text(executable.compiler)
 
 
 def compiler_text(compiler: Mapping[str, str]) -> str:
