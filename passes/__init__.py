@@ -1,1 +1,103 @@
-"""The passes over StableHLO, and their order."""
+"""The passes over StableHLO: every pass by name, the order they run in, and the text form of a pipeline."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from tpuc.errors import RequestError
+from tpuc.passes.base import Pass, PassReport, run_passes
+from tpuc.passes.convert_arith import ConvertArith
+from tpuc.passes.cse import Cse
+from tpuc.passes.fold_constants import FoldConstants
+from tpuc.passes.fold_transpose import FoldTranspose
+from tpuc.passes.narrow_f64 import NarrowF64
+from tpuc.passes.scale_before_reduce import ScaleBeforeReduce
+from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
+from tpuc.passes.simplify_shape import SimplifyShape
+from tpuc.passes.unbatch_dot import UnbatchDot
+
+__all__ = [
+    "PASSES",
+    "PIPELINE",
+    "Pass",
+    "PassReport",
+    "default_pipeline",
+    "format_pipeline",
+    "parse_pipeline",
+    "run_passes",
+]
+
+#: What a compile runs, in order.
+PIPELINE: tuple[Pass, ...] = (
+    ConvertArith(),  # first: the others, and XLA, read static StableHLO only
+    FoldConstants(),  # before all that look for a constant: an epsilon in f64, a multiplication by one
+    NarrowF64(),  # before cse: it goes by source locations, and equal operations of two locations become one
+    Cse(),  # so that the others have less to go through
+    SimplifyArithmetic(),  # what computes nothing stands between operations that belong together
+    UnbatchDot(),  # before simplify-shape, which turns the copy for a batch of one into a reshape
+    SimplifyShape(),  # before fold-transpose: reshapes stand between transposes and products
+    FoldTranspose(),
+    ScaleBeforeReduce(),  # after simplify-shape: it looks through one reshape, not through two
+    SimplifyShape(),  # again: fold-transpose makes reshapes
+    Cse(),  # last: the rules leave equal operations behind
+)
+
+#: Every pass, by its name.
+PASSES: dict[str, type[Pass]] = {each.name: type(each) for each in PIPELINE}
+
+_PASS = re.compile(r'\s*(?P<name>[\w-]+)(?:\{(?P<options>(?:[^"{}]|"(?:[^"\\]|\\.)*")*)\})?\s*(?:,|$)')
+_OPTION = re.compile(r'\s*(?P<name>[\w-]+)=(?:(?P<word>[^\s,{}="]+)|(?P<string>"(?:[^"\\]|\\.)*"))(?:\s+|$)')
+
+
+def default_pipeline() -> str:
+    """Returns the text of the pipeline that a compile runs."""
+    return format_pipeline(PIPELINE)
+
+
+def format_pipeline(passes: Sequence[Pass]) -> str:
+    """Returns the text that `parse_pipeline` reads as these passes."""
+    return ",".join(map(str, passes))
+
+
+def parse_pipeline(text: str) -> tuple[Pass, ...]:
+    """Reads passes in MLIR's form: `convert-arith,fold-constants{max-elements=64}`; no text is no passes.
+
+    An option's value is a word, or a JSON string where a word does not do.
+
+    Raises:
+        RequestError: The text is not a pipeline, or a pass or an option is unknown, or a value is not of its type.
+    """
+    return tuple(_find(match["name"]).with_options(_parse_options(match)) for match in _match_all(_PASS, text))
+
+
+def _find(name: str) -> type[Pass]:
+    if name not in PASSES:
+        near = difflib.get_close_matches(name, PASSES, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise RequestError(f"unknown pass {name!r}", hint=f"{hint}Known: {', '.join(sorted(PASSES))}.")
+    return PASSES[name]
+
+
+def _parse_options(each: re.Match[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for match in _match_all(_OPTION, each["options"] or ""):
+        if match["name"] in options:
+            raise RequestError(f"pass {each['name']}: option {match['name']!r} is given twice")
+        options[match["name"]] = match["word"] or json.loads(match["string"])
+    return options
+
+
+def _match_all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    position = 0
+    while text[position:].strip():
+        match = pattern.match(text, position)
+        if match is None:
+            raise RequestError(
+                f"cannot read {text[position:].strip()!r} in a pass pipeline",
+                hint="Write passes as in: convert-arith,fold-constants{max-elements=64}",
+            )
+        yield match
+        position = match.end()

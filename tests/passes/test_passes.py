@@ -1,0 +1,141 @@
+"""Every pass on the cases of its `.mlir` file, which are golden and differential tests at once.
+
+A file's first line says what is run: `// RUN: tpuc opt --passes '...' %s | filecheck %s`, with `--target` where the
+pass asks for one. Its cases are separated by `// -----`. Each case is evaluated before and after the pass on random
+inputs and compared, and what the pass printed is checked against the case's CHECK lines. In a case
+
+- `// EXACT` asks for the same bits, on NaN, infinities and zeros of both signs;
+- `// TOLERANCE: 1e-3` allows a larger relative difference than 1e-6;
+- a function `@reference` is what `@main` is compared with, where nothing can evaluate `@main` as it came.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from filecheck.matcher import Matcher
+from filecheck.options import Options
+from jaxlib.mlir import ir
+
+import tpuc.passes
+from tpuc import mlir
+from tpuc.passes import PASSES, parse_pipeline, run_passes
+from tpuc.passes.rewrite import nested_ops
+from tpuc.runtime.dtypes import Array
+from tpuc.targets import Target
+
+from .evaluation import evaluate, has_function, make_inputs
+
+FOLDER = Path(__file__).parent
+#: Modules of the package that are not passes.
+FRAME = {"__init__", "base", "rewrite", "tensors"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One case of a file.
+
+    Attributes:
+        passes: The pipeline's text.
+        target: The target's name.
+        text: The module, with its CHECK lines.
+        number: Its place in the file, which seeds its inputs.
+    """
+
+    passes: str
+    target: str
+    text: str
+    number: int
+
+    @property
+    def is_exact(self) -> bool:
+        return "// EXACT" in self.text
+
+    @property
+    def tolerance(self) -> float:
+        match = re.search(r"// TOLERANCE: (\S+)", self.text)
+        return float(match[1]) if match else 1e-6
+
+
+def _cases() -> list[object]:
+    cases: list[object] = []
+    for path in sorted(FOLDER.glob("*.mlir")):
+        run, _, text = path.read_text().partition("\n")
+        words = shlex.split(run.removeprefix("// RUN: tpuc opt ").partition(" %s")[0])
+        options = dict(zip(words[::2], words[1::2], strict=True))
+        for number, part in enumerate(text.split("// -----")):
+            case = Case(
+                passes=options["--passes"], target=options.get("--target", "cpu"), text=part.strip(), number=number
+            )
+            cases.append(pytest.param(case, id=f"{path.stem}-{number}"))
+    return cases
+
+
+@pytest.mark.parametrize("case", _cases())
+def test_case(case: Case, tmp_path: Path) -> None:
+    assert "CHECK" in case.text
+    with mlir.make_context() as context:
+        module = mlir.parse(case.text, context)
+        inputs = make_inputs(module, case.number, special=case.is_exact)
+        before = evaluate(module, inputs, "reference" if has_function(module, "reference") else "main")
+        locations = _locations(module)
+        run_passes(module, parse_pipeline(case.passes), Target.parse(case.target), dump=tmp_path)
+        after = evaluate(module, inputs)
+    for old, new in zip(before, after, strict=True):
+        _assert_same(old, new, case)
+    assert _locations(module) <= locations, "an operation has lost its source location"
+    _assert_checks(case, mlir.to_text(module), tmp_path)
+
+
+def _assert_same(old: Array, new: Array, case: Case) -> None:
+    assert (old.dtype, old.shape) == (new.dtype, new.shape)
+    if not case.is_exact and np.issubdtype(old.dtype, np.inexact):
+        np.testing.assert_allclose(new, old, rtol=case.tolerance, atol=case.tolerance)
+        return
+    np.testing.assert_array_equal(new, old)
+    if np.issubdtype(old.dtype, np.floating):
+        np.testing.assert_array_equal(np.signbit(new[new == 0]), np.signbit(old[old == 0]))
+
+
+def _locations(module: ir.Module) -> set[str]:
+    # The module's own location is where the text began.
+    return {str(op.location) for op in nested_ops(module.operation)[1:]}
+
+
+def _assert_checks(case: Case, printed: str, folder: Path) -> None:
+    (folder / "case.mlir").write_text(case.text)
+    (folder / "printed.mlir").write_text(printed)
+    options = Options(match_filename=str(folder / "case.mlir"), input_file=str(folder / "printed.mlir"))
+    failed = Matcher.from_opts(options).run()
+    assert not failed, f"the CHECK lines do not match:\n{printed}"
+
+
+def test_every_pass_is_one_file_with_one_test() -> None:
+    files = {path.stem for path in Path(tpuc.passes.__file__).parent.glob("*.py")} - FRAME
+    assert files == {name.replace("-", "_") for name in PASSES}
+    assert files == {path.stem for path in FOLDER.glob("*.mlir")}
+
+
+@pytest.mark.parametrize("name", sorted(PASSES))
+def test_names_agree(name: str) -> None:
+    each = PASSES[name]
+    stem = name.replace("-", "_")
+    assert each.__module__ == f"tpuc.passes.{stem}"
+    assert each.__name__ == "".join(word.capitalize() for word in name.split("-"))
+    assert each.name == name
+    run, *_ = (FOLDER / f"{stem}.mlir").read_text().splitlines()
+    assert run.startswith(f"// RUN: tpuc opt --passes '{name}")
+
+
+@pytest.mark.parametrize("name", sorted(PASSES))
+def test_documentation_shows_the_ir(name: str) -> None:
+    documentation = str(importlib.import_module(PASSES[name].__module__).__doc__)
+    assert documentation.startswith(f"{name}: ")
+    before, after = documentation.index("\nBefore:\n"), documentation.index("\nAfter:\n")
+    assert before < after
