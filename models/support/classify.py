@@ -1,4 +1,4 @@
-"""Classifies a picture with a compiled EfficientNet-Lite0: python models/support/classify.py ARTIFACT [PICTURE]
+"""Classifies a picture with a compiled EfficientNet-Lite0: `classify.py ARTIFACT [PICTURE]`.
 
 A program as a serving host would run it: NumPy, Pillow and tpuc's runtime, no PyTorch.
 """
