@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import logging
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tpuc.runtime.arrays import as_input
 from tpuc.runtime.artifact import Artifact
@@ -27,7 +30,7 @@ from tpuc.runtime.weights import Verification, open_supplied, place_weights
 _logger = logging.getLogger("tpuc.runtime")
 
 #: Kinds of arguments that this version can give to a program.
-_KNOWN_ARGUMENTS = ("weight", "state", "input")
+_KNOWN_ARGUMENTS = ("weight", "state", "input", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +125,7 @@ class Program:
         inputs: What a call takes.
         outputs: What a call returns.
         state: What the program keeps from call to call.
+        is_random: Whether the program draws random numbers, and so takes a seed: equal seeds, equal results.
         device: The device.
     """
 
@@ -134,6 +138,7 @@ class Program:
         self.outputs: tuple[TensorSpec, ...] = artifact.manifest.outputs
         self.device = device
         self.state = State(artifact, device)
+        self.is_random = any(argument.kind == "seed" for argument in entry.arguments)
         self._entry = entry
         self._executable = obtained.executable
         self._origin = obtained.origin
@@ -154,7 +159,8 @@ class Program:
 
         Args:
             args: Positional arguments. Tensors are NumPy arrays, anything with `__dlpack__`, or Python numbers.
-            kwargs: Keyword arguments.
+            kwargs: Keyword arguments; of a program that draws random numbers, `seed` is that of `run`. (A model's own
+                input of that name is then given by position.)
 
         Returns:
             What the model returns, in its own structure, with arrays for tensors.
@@ -163,27 +169,30 @@ class Program:
             InputError: The arguments do not fit; the place is named.
             DeviceError: The program failed.
         """
+        seed = kwargs.pop("seed", None) if self.is_random else None
         places = self.manifest.input_structure.bind(args, kwargs)
-        return unflatten(self.manifest.output_structure, self._run(places))
+        return unflatten(self.manifest.output_structure, self._run(places, seed))
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Any], *, seed: int | None = None) -> dict[str, Array]:
         """Calls the model with its tensors by name.
 
         Args:
             inputs: One value for each of `self.inputs`, by name.
+            seed: That of the random numbers, a number of 64 bits; 0 if None.
 
         Returns:
             One array for each of `self.outputs`, by name.
 
         Raises:
-            InputError: Inputs are missing, unknown, or of another type or other dimensions: all of them are named.
+            InputError: Inputs are missing, unknown, or of another type or other dimensions: all of them are named. Or
+                a seed is given that is no such number, or to a program that draws no random numbers.
             DeviceError: The program failed.
         """
         names = [spec.name for spec in self.inputs]
         problems = list(_name_problems(names, list(inputs)))
         if problems:
             raise InputError("\n".join(problems), hint=f"Inputs are {', '.join(map(str, self.inputs)) or 'none'}.")
-        outputs = self._run({number: (name, inputs[name]) for number, name in enumerate(names)})
+        outputs = self._run({number: (name, inputs[name]) for number, name in enumerate(names)}, seed)
         return {spec.name: output for spec, output in zip(self.outputs, outputs, strict=True)}
 
     def stats(self) -> Stats:
@@ -201,14 +210,17 @@ class Program:
             for buffer in self._weights.values():
                 buffer.delete()
 
-    def _run(self, places: Mapping[int, tuple[str, Any]]) -> list[Array]:
+    def _run(self, places: Mapping[int, tuple[str, Any]], seed: int | None) -> list[Array]:
         """Runs the program on values by the number of the input, and returns the outputs in order."""
+        if seed is not None and not self.is_random:
+            raise InputError("a seed is given, and the program draws no random numbers")
         arrays = self._arrays(places)
+        seed_array = _seed_array(0 if seed is None else seed)
         with self._lock:
             if self._closed:
                 raise DeviceError("the program is closed")
             start = time.perf_counter()
-            outputs = self._execute(arrays)
+            outputs = self._execute(arrays, seed_array)
             self._calls += 1
             self._seconds += time.perf_counter() - start
         return outputs
@@ -227,12 +239,13 @@ class Program:
             raise InputError("\n".join(str(error) for error in errors))
         return arrays
 
-    def _execute(self, arrays: Mapping[str, Array]) -> list[Array]:
+    def _execute(self, arrays: Mapping[str, Array], seed: Array) -> list[Array]:
         inputs = {name: self.device.put(array) for name, array in arrays.items()}
         holders: Mapping[str, Callable[[str], Buffer]] = {
             "weight": self._weights.__getitem__,
             "state": self.state.buffer,
             "input": inputs.__getitem__,
+            "seed": lambda _name: self.device.put(seed),
         }
         arguments = [holders[argument.kind](argument.name) for argument in self._entry.arguments]
         results = self._executable.run(arguments)
@@ -243,6 +256,14 @@ class Program:
             else:
                 outputs[result.name] = buffer.to_numpy()
         return [outputs[spec.name] for spec in self.outputs]
+
+
+def _seed_array(seed: int) -> Array:
+    """Returns a seed as a program takes it, i64 of no dimension."""
+    try:
+        return np.array(operator.index(seed), np.int64)
+    except (TypeError, OverflowError):
+        raise InputError(f"seed: expected an integer of 64 bits, got {seed!r}") from None
 
 
 def _name_problems(expected: Sequence[str], given: Sequence[str]) -> Iterator[str]:

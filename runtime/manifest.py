@@ -20,7 +20,8 @@ from tpuc.runtime.spec import TensorSpec
 from tpuc.runtime.structure import InputStructure, Node, leaves, node_from_json, node_to_json
 
 Platform = Literal["any", "cpu", "tpu"]
-#: What a program's argument is. The last three are kept for sizes, random numbers and weights that a program prepares.
+#: What a program's argument is. A seed is i64 without dimensions, from which all random numbers are derived. The last
+#: two are kept for sizes, and for weights that a program prepares.
 ArgumentKind = Literal["weight", "state", "input", "seed", "size", "prepared"]
 ResultKind = Literal["state", "output"]
 WeightsMode = Literal["embed", "external", "none"]

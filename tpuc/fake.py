@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 #: Elements from which a tensor counts as large. Weights smaller than this cost next to nothing.
 _LARGE = 1 << 20
@@ -74,6 +75,15 @@ def fake_weights(module: torch.nn.Module) -> FakeTensorMode:
             if buffer is not None and buffer.is_meta:
                 part._buffers[name] = fake(buffer)
     return mode
+
+
+def fake_mode_of(graph: torch.fx.Graph) -> FakeTensorMode | None:
+    """Returns the mode of a graph's fake tensors, which may be another than the active one; None if it has none."""
+    for node in graph.nodes:
+        for leaf in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(leaf, FakeTensor):
+                return leaf.fake_mode
+    return None
 
 
 def _elements(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

@@ -154,6 +154,16 @@ def test_nested_structures_are_described() -> None:
     ]
 
 
+def test_inputs_that_are_views_of_each_other() -> None:
+    class Sum(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + y
+
+    x = torch.arange(3.0)
+    captured = capture(export(Sum(), (x[:, None], x), {}))
+    assert [argument.meta.shape for argument in captured.arguments] == [(3, 1), (3,)]
+
+
 def test_inputs_that_forward_does_not_take() -> None:
     with pytest.raises(ExportError, match=r"do not fit forward\(x: .*Tensor"):
         export(_Linear(), (torch.zeros(2, 3), torch.zeros(1)), {})

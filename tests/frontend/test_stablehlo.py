@@ -94,6 +94,22 @@ def test_most_programs_serve_every_platform(worker: Worker) -> None:
     assert _lower(_Net(), worker, torch.zeros(2, 8)).is_portable
 
 
+class _Eigenvalues(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.linalg.eigvals(x)  # not on a TPU
+
+
+def test_an_operator_that_a_platform_lacks_is_an_error_there_alone(worker: Worker) -> None:
+    lowered = _lower(_Eigenvalues(), worker, torch.eye(3))
+    with mlir.make_context() as context:
+        assert lowered.module("cpu", context)
+        with pytest.raises(UnsupportedOpError) as error:
+            lowered.module("tpu", context)
+    (op,) = error.value.operators
+    assert op.operator == "aten.linalg_eigvals.default"
+    assert op.location == f"{__file__}:{_line('not on a TPU')}"
+
+
 class _Unsupported(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         first = torch.ops.tpuc_tests.opaque(x)  # the first that cannot

@@ -187,13 +187,53 @@ class TestStructure:
             nested(**good, flag=False)
 
 
+#: y = x + seed
+SEEDED = """
+module @seeded {
+  func.func public @main(%x: tensor<2xi64>, %seed: tensor<i64>) -> tensor<2xi64> {
+    %0 = stablehlo.broadcast_in_dim %seed, dims = [] : (tensor<i64>) -> tensor<2xi64>
+    %1 = stablehlo.add %x, %0 : tensor<2xi64>
+    return %1 : tensor<2xi64>
+  }
+}
+"""
+
+
+class TestSeed:
+    @pytest.fixture
+    def seeded(self, tmp_path: Path, device: Device) -> Program:
+        manifest = simple_manifest(["x=i64[2]"], ["y=i64[2]"])
+        (entry,) = manifest.entries
+        entry = replace(entry, arguments=(*entry.arguments, Argument(kind="seed", name="seed")))
+        path = tmp_path / "seeded.bin"
+        write_artifact(path, replace(manifest, entries=(entry,)), {"program/main": portable(SEEDED)})
+        return load(path, device=device)
+
+    def test_the_seed_is_an_argument_beside_the_inputs(self, seeded: Program) -> None:
+        x = np.array([1, 2])
+        assert seeded.is_random
+        np.testing.assert_array_equal(seeded(x)[0], [1, 2])
+        np.testing.assert_array_equal(seeded(x, seed=-3)[0], [-2, -1])
+        np.testing.assert_array_equal(seeded.run({"x": x}, seed=np.int64(2**62))["y"], x + 2**62)
+
+    @pytest.mark.parametrize("seed", [2**63, 0.5, "0"])
+    def test_a_seed_is_an_integer_of_64_bits(self, seeded: Program, seed: Any) -> None:
+        with pytest.raises(InputError, match="seed: expected an integer of 64 bits, got"):
+            seeded.run({"x": np.array([1, 2])}, seed=seed)
+
+    def test_a_program_without_random_numbers_takes_none(self, counter: Program) -> None:
+        assert not counter.is_random
+        with pytest.raises(InputError, match="draws no random numbers"):
+            counter.run({"x": INPUT, "step": 1}, seed=0)
+
+
 class TestLoading:
     def test_arguments_that_this_runtime_cannot_give(self, tmp_path: Path, cpu: Device) -> None:
         manifest = counter_manifest()
         (entry,) = manifest.entries
-        entry = replace(entry, arguments=(*entry.arguments, Argument(kind="seed", name="dropout")))
+        entry = replace(entry, arguments=(*entry.arguments, Argument(kind="size", name="batch")))
         write_artifact(tmp_path / "a.bin", replace(manifest, entries=(entry,)), counter_sections())
-        with pytest.raises(ArtifactError, match=r"(?s)takes the seed dropout, which this tpuc cannot give.*Upgrade"):
+        with pytest.raises(ArtifactError, match=r"(?s)takes the size batch, which this tpuc cannot give.*Upgrade"):
             load(tmp_path / "a.bin", device=cpu)
 
     def test_named_dimensions(self, tmp_path: Path, cpu: Device) -> None:

@@ -161,7 +161,7 @@ def test_two_entries_need_two_names() -> None:
         decode_manifest(data)
 
 
-@pytest.mark.parametrize("kind", ["seed", "size", "prepared"])
+@pytest.mark.parametrize("kind", ["size", "prepared"])
 def test_kinds_that_are_kept_for_later_are_read(kind: str) -> None:
     data = as_json(complete())
     data["entries"][0]["arguments"].append({"kind": kind, "name": "later"})

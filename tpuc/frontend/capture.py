@@ -19,10 +19,14 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
+from tpuc.dtypes import DTYPE_NAMES
 from tpuc.errors import ExportError
+from tpuc.frontend.data_dependence import numbers_to_tensors, refuse_dynamic_sizes
 from tpuc.frontend.locations import user_frame
+from tpuc.frontend.randomness import add_seed
 from tpuc.frontend.structure import Node, constant, describe, key_name, leaf_paths, path_text
 from tpuc.lowerings.call import TensorMeta
+from tpuc.lowerings.strided import rewrite_as_strided
 
 Origin = Literal["parameter", "buffer", "constant", ""]
 
@@ -37,6 +41,7 @@ _ASSERTIONS = frozenset(
         "aten._assert_async.msg",
         "aten._assert_scalar.default",
         "aten._assert_tensor_metadata.default",
+        "aten._linalg_check_errors.default",
         "aten.sym_constrain_range.default",
         "aten.sym_constrain_range_for_size.default",
     }
@@ -57,7 +62,7 @@ class Argument:
     """One argument of the captured graph.
 
     Attributes:
-        kind: `weight`, `state` (a buffer that forward writes to) or `input`.
+        kind: `weight`, `state` (a buffer that forward writes to), `input`, or `seed` (that of all random numbers).
         name: The weight's or buffer's name in the module, or the input's.
         meta: Shape and dtype.
         origin: What a weight is in the module; "" for inputs.
@@ -66,7 +71,7 @@ class Argument:
         aliases: Other names of the same tensor in the state_dict (tied weights).
     """
 
-    kind: Literal["weight", "state", "input"]
+    kind: Literal["weight", "state", "input", "seed"]
     name: str
     meta: TensorMeta
     origin: Origin = ""
@@ -117,11 +122,18 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
             that a static program cannot.
     """
     _check_binding(module, args, kwargs)
+    # torch.export takes the sizes of an input that another is a view of to be unknown.
+    args, kwargs = pytree.tree_map_only(torch.Tensor, _own, (args, dict(kwargs)))
     try:
         with torch.no_grad():
-            return torch.export.export(module, args, dict(kwargs), strict=False)
+            return torch.export.export(module, args, kwargs, strict=False)
     except Exception as error:  # Whatever the user's forward raises.
-        raise _export_error(error) from error
+        raise _export_error(error, f"Given: {_given(module, args, kwargs)}") from error
+
+
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with memory of its own in place of a view."""
+    return tensor.clone() if tensor._is_view() else tensor
 
 
 def capture(program: ExportedProgram) -> Capture:
@@ -129,12 +141,17 @@ def capture(program: ExportedProgram) -> Capture:
 
     Raises:
         ExportError: The program holds what an artifact cannot, such as a custom object.
+        UnsupportedOpError: Operators whose results have sizes that depend on the data.
     """
+    refuse_dynamic_sizes(program.graph)
     # Functionalization traces the whole program again; most programs write nothing and can do without.
     if _writes(program.graph):
         program = program.run_decompositions({})
     graph = program.graph
     _erase_assertions(graph)
+    numbers_to_tensors(graph)
+    _flatten_results(graph)
+    rewrite_as_strided(graph)
     names = _input_names(program)
     written = {
         spec.target
@@ -143,6 +160,8 @@ def capture(program: ExportedProgram) -> Capture:
     }
     arguments, leaves = _arguments(program, names, written)
     results, output_leaves, notes = _results(program)
+    if add_seed(graph):
+        arguments.append(Argument(kind="seed", name="seed", meta=TensorMeta(shape=(), dtype=torch.int64)))
     assert program.call_spec.in_spec is not None
     assert program.call_spec.out_spec is not None
     inputs = describe(program.call_spec.in_spec, leaves, "the inputs")
@@ -181,6 +200,29 @@ def _erase_assertions(graph: torch.fx.Graph) -> None:
         if node.op == "call_function" and str(node.target) in _ASSERTIONS:
             graph.erase_node(node)
     graph.eliminate_dead_code()
+
+
+def _flatten_results(graph: torch.fx.Graph) -> None:
+    """Gives an operator with a list among its results (`histogramdd`) flat ones: torch-mlir knows one level."""
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(value, tuple | list):
+            continue
+        if any(isinstance(result, tuple | list) for result in value):
+            leaves, spec = pytree.tree_flatten(value)
+            node.meta["val"] = tuple(leaves)
+            _take_from(node, node, pytree.tree_unflatten(range(len(leaves)), spec))
+
+
+def _take_from(root: torch.fx.Node, node: torch.fx.Node, numbers: Any) -> None:
+    """Lets every tensor that is taken from a nested result be taken from the flat one."""
+    for user in list(node.users):
+        number = numbers[user.args[1]]
+        if isinstance(number, int):
+            user.args = (root, number)
+        else:
+            _take_from(root, user, number)
+            root.graph.erase_node(user)
 
 
 def _arguments(
@@ -321,7 +363,23 @@ def _check_binding(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mappi
         ) from error
 
 
-def _export_error(error: Exception) -> ExportError:
+def _given(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """The inputs by name, with dtypes and shapes: `x=f32[4,9], flag=True`."""
+    inputs = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    return ", ".join(f"{name}={_shown(value)}" for name, value in inputs.items())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{DTYPE_NAMES[value.dtype]}[{','.join(map(str, value.shape))}]"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_shown(item)}' for key, item in value.items())}}}"
+    return repr(value)
+
+
+def _export_error(error: Exception, hint: str) -> ExportError:
     """Says in short why torch.export failed, and at which of the user's lines."""
     frames = traceback.extract_tb(error.__traceback__)
     trace = "".join(f'File "{frame.filename}", line {frame.lineno}' + "\n" for frame in frames)
@@ -337,6 +395,7 @@ def _export_error(error: Exception) -> ExportError:
     return ExportError(
         f"forward failed on the example inputs: {type(error).__name__}: {reason}",
         where=f"{file}:{line}" if file else None,
+        hint=hint,
     )
 
 

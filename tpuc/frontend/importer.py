@@ -24,7 +24,7 @@ from torch_mlir.passmanager import PassManager
 
 from tpuc.frontend.locations import location_of
 from tpuc.lowerings.call import OpCall, TensorMeta
-from tpuc.lowerings.evaluate import expected_of
+from tpuc.lowerings.evaluate import call_of
 
 #: A module that imports nothing, for the pass below.
 _EMPTY = "module {}"
@@ -58,14 +58,6 @@ def import_graph(graph: torch.fx.Graph, is_native: Callable[[OpCall], bool]) -> 
     return Imported(text=text, bodies=importer.bodies)
 
 
-def call_of(node: torch.fx.Node) -> OpCall:
-    """Describes a node's call, with `TensorMeta` in place of tensors."""
-    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: expected_of(arg.meta["val"]))
-    results = expected_of(node.meta["val"])
-    assert callable(node.target)
-    return OpCall(target=node.target, args=tuple(args), kwargs=dict(kwargs), results=results)
-
-
 def _make_context() -> ir.Context:
     context = ir.Context()
     torch_dialect.register_dialect(context)
@@ -76,8 +68,18 @@ def _make_context() -> ir.Context:
     return context
 
 
-class _Locations(ContextCache):
-    """Gives each node the user's frame under the module's name, in place of the whole stack."""
+#: Unsigned integers that torch-mlir's own table lacks, by their width.
+_UNSIGNED = {torch.uint16: 16, torch.uint64: 64}
+
+
+class _Cache(ContextCache):
+    """Gives each node the user's frame under the module's name, in place of the whole stack; knows all dtypes."""
+
+    def dtype_to_type(self, dtype: torch.dtype) -> ir.Type:
+        if dtype not in _UNSIGNED:
+            return super().dtype_to_type(dtype)
+        with self._c:
+            return ir.IntegerType.get_unsigned(_UNSIGNED[dtype])
 
     def get_node_location(self, node: torch.fx.Node) -> ir.Location:
         location = location_of(node)
@@ -137,7 +139,7 @@ class _Importer(FxImporter):
 
     def __init__(self, context: ir.Context, is_native: Callable[[OpCall], bool]) -> None:
         super().__init__(context=context, graph_node_importer_cls=_NodeImporter)
-        self._cc = _Locations(context, py_attr_tracker=self._py_attr_tracker)
+        self._cc = _Cache(context, py_attr_tracker=self._py_attr_tracker)
         self.is_native = is_native
         self.bodies: dict[str, OpCall] = {}
         self._names: dict[str, str] = {}

@@ -12,12 +12,12 @@ from jaxlib.mlir import ir
 from tpuc import mlir
 from tpuc.errors import BackendError, CrashError, UnsupportedOp, UnsupportedOpError
 from tpuc.frontend.capture import Capture
-from tpuc.frontend.importer import call_of, import_graph
+from tpuc.frontend.importer import import_graph
 from tpuc.frontend.link import link
 from tpuc.frontend.locations import location_of
-from tpuc.lowerings.body import Body, Platform, lower_body
+from tpuc.lowerings.body import PLATFORMS, Body, Platform, lower_body
 from tpuc.lowerings.call import OpCall
-from tpuc.lowerings.evaluate import MissingLoweringError
+from tpuc.lowerings.evaluate import MissingLoweringError, call_of
 from tpuc.lowerings.native import is_native
 from tpuc.worker import Worker
 
@@ -35,12 +35,14 @@ class Lowered:
     Attributes:
         text: The StableHLO that torch-mlir made; it calls the bodies.
         bodies: The body of each function that is called.
+        unsupported: For each platform, the operators that have no body there.
         arguments: What each argument of `@main` is: `weight:fc.bias`, `input:x`.
         results: What each result is, likewise: `state:cache`, `output:logits`.
     """
 
     text: str
     bodies: dict[str, Body]
+    unsupported: dict[Platform, tuple[UnsupportedOp, ...]]
     arguments: tuple[str, ...]
     results: tuple[str, ...]
 
@@ -55,9 +57,14 @@ class Lowered:
         Returns:
             A module with one function, `@main`, whose arguments carry `tpuc.argument = "<kind>:<name>"` and whose
             operations carry the user's file, line and module path.
+
+        Raises:
+            UnsupportedOpError: Operators that this platform lacks, all of them.
         """
+        if self.unsupported[platform]:
+            raise UnsupportedOpError(self.unsupported[platform])
         module = mlir.parse(self.text, context)
-        link(module, {name: body.on(platform) for name, body in self.bodies.items()})
+        link(module, {name: body.modules[platform] for name, body in self.bodies.items()})
         with context:
             module.body.operations[0].attributes["arg_attrs"] = ir.ArrayAttr.get(
                 [ir.DictAttr.get(self._argument_attributes(name)) for name in self.arguments]
@@ -82,32 +89,35 @@ def lower(capture: Capture, worker: Worker) -> Lowered:
         worker: A running `WORKER`.
 
     Raises:
-        UnsupportedOpError: Operators that cannot be lowered, all of them.
+        UnsupportedOpError: Operators that cannot be lowered for any platform, all of them.
         CrashError: torch-mlir ended its process, or did not come back, and no single operator is to blame.
     """
     arguments = tuple(f"{argument.kind}:{argument.name}" for argument in capture.arguments)
     try:
-        text, bodies = _lower(capture.graph, is_native, worker)
+        text, bodies, unsupported = _lower(capture.graph, is_native, worker)
     except (CrashError, BackendError):
         refused = _culprits(capture.graph)
         if not refused:
             raise
         # Whatever torch-mlir stumbles over has a JAX function too.
         with Worker(WORKER) as fresh:
-            text, bodies = _lower(
+            text, bodies, unsupported = _lower(
                 capture.graph, lambda call: is_native(call) and call.signature() not in refused, fresh
             )
     results = tuple(f"{result.kind}:{result.name}" for result in capture.results)
-    return Lowered(text=text, bodies=bodies, arguments=arguments, results=results)
+    return Lowered(text=text, bodies=bodies, unsupported=unsupported, arguments=arguments, results=results)
 
 
-def _lower(graph: torch.fx.Graph, native: Callable[[OpCall], bool], worker: Worker) -> tuple[str, dict[str, Body]]:
+def _lower(
+    graph: torch.fx.Graph, native: Callable[[OpCall], bool], worker: Worker
+) -> tuple[str, dict[str, Body], dict[Platform, tuple[UnsupportedOp, ...]]]:
     imported = import_graph(graph, native)
     with ThreadPoolExecutor(max_workers=1) as pool:
         # torch-mlir runs in its own process; meanwhile the bodies are lowered here.
         text = pool.submit(_convert, worker, imported.text, len(graph.nodes))
         bodies = _lower_bodies(graph, imported.bodies)
-        return text.result(), bodies
+        unsupported = {platform: _missing(graph, imported.bodies, bodies, platform) for platform in PLATFORMS}
+        return text.result(), bodies, unsupported
 
 
 def _convert(worker: Worker, text: str, nodes: int) -> str:
@@ -135,6 +145,16 @@ def _lower_bodies(graph: torch.fx.Graph, calls: dict[str, OpCall]) -> dict[str, 
     return bodies
 
 
+def _missing(
+    graph: torch.fx.Graph, calls: dict[str, OpCall], bodies: dict[str, Body], platform: Platform
+) -> tuple[UnsupportedOp, ...]:
+    """Reports the calls that have a body, but not for this platform."""
+    failures = {
+        calls[name].signature(): body.missing[platform] for name, body in bodies.items() if platform in body.missing
+    }
+    return tuple(_report(graph.nodes, failures)) if failures else ()
+
+
 def _report(nodes: Iterable[torch.fx.Node], failures: dict[str, str]) -> Iterable[UnsupportedOp]:
     for node in nodes:
         if node.op != "call_function" or "val" not in node.meta:
@@ -149,7 +169,7 @@ def _report(nodes: Iterable[torch.fx.Node], failures: dict[str, str]) -> Iterabl
 def _culprits(graph: torch.fx.Graph) -> set[str]:
     """Converts each native call alone, and returns the signatures of those that torch-mlir cannot take."""
     culprits: set[str] = set()
-    calls = {}
+    calls: dict[str, torch.fx.Node] = {}
     for node in graph.nodes:
         if node.op == "call_function" and "val" in node.meta and is_native(call := call_of(node)):
             calls.setdefault(call.signature(), node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,26 +16,27 @@ from tpuc.lowerings.dtypes import to_jax
 from tpuc.lowerings.evaluate import evaluate_call
 
 Platform = Literal["cpu", "tpu"]
+PLATFORMS: tuple[Platform, ...] = ("cpu", "tpu")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Body:
-    """The body of a call for each platform: a StableHLO module as MLIR bytecode, whose `@main` takes the tensors.
+    """The body of a call for each platform.
 
     JAX lowers some operations (linear algebra, random bits) differently for each; most are the same.
+
+    Attributes:
+        modules: A StableHLO module as MLIR bytecode, whose `@main` takes the tensors.
+        missing: The platforms that have none, and why.
     """
 
-    cpu: bytes
-    tpu: bytes
+    modules: Mapping[Platform, bytes]
+    missing: Mapping[Platform, str]
 
     @property
     def is_portable(self) -> bool:
         """Whether the platforms share it."""
-        return self.cpu == self.tpu
-
-    def on(self, platform: Platform) -> bytes:
-        """The module for a platform."""
-        return self.cpu if platform == "cpu" else self.tpu
+        return not self.missing and len(set(self.modules.values())) == 1
 
 
 def lower_body(call: OpCall) -> Body:
@@ -46,6 +48,7 @@ def lower_body(call: OpCall) -> Body:
     Raises:
         MissingLoweringError: The operator, or one that it decomposes into, cannot be lowered.
         LoweringMismatchError: A lowering returned another shape than PyTorch says.
+        NotImplementedError: A lowering says that it cannot do this call, or JAX has it for no platform.
     """
 
     def body(*tensors: Any) -> list[Any]:
@@ -55,7 +58,16 @@ def lower_body(call: OpCall) -> Body:
     shapes = [jax.ShapeDtypeStruct(meta.shape, to_jax(meta.dtype)) for meta in call.tensors]
     with jax.enable_x64(True):
         traced = jax.jit(body, keep_unused=True).trace(*shapes)
-        return Body(cpu=_lower(traced, "cpu"), tpu=_lower(traced, "tpu"))
+        modules: dict[Platform, bytes] = {}
+        missing: dict[Platform, str] = {}
+        for platform in PLATFORMS:
+            try:
+                modules[platform] = _lower(traced, platform)
+            except NotImplementedError as error:
+                missing[platform] = f"it cannot be lowered for a {platform}: {error}"
+    if not modules:
+        raise NotImplementedError("; ".join(missing.values()))
+    return Body(modules=modules, missing=missing)
 
 
 def _lower(traced: Any, platform: Platform) -> bytes:

@@ -38,6 +38,10 @@ class TensorMeta:
         return cls(shape=tuple(tensor.shape), dtype=tensor.dtype)
 
 
+#: The keyword argument under which an operator that draws random numbers gets its seed, an i64 tensor of no dimension.
+SEED = "seed"
+
+
 @dataclass(frozen=True, kw_only=True)
 class OpCall:
     """An operator with the kinds of its arguments and results.
@@ -89,7 +93,17 @@ class OpCall:
         return args, kwargs
 
 
-def operator_name(target: Callable[..., Any]) -> str:
+def argument_of(node: torch.fx.Node, name: str) -> Any:
+    """Returns a node's argument by the name that it has in the operator's schema; its default if it is not given."""
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    for place, argument in enumerate(target._schema.arguments):
+        if argument.name == name:
+            return node.args[place] if place < len(node.args) else node.kwargs.get(name, argument.default_value)
+    raise KeyError(name)
+
+
+def operator_name(target: Callable[..., Any] | str) -> str:
     """Returns the name that the registry knows an operator by, such as `aten.add.Tensor`."""
     if isinstance(target, torch._ops.OpOverload):
         return str(target)

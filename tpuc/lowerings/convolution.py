@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from tpuc.lowerings.platforms import refuse_on_tpu
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -115,6 +116,8 @@ def _convolve(
     groups: int,
     lhs_dilation: Sequence[int] | None = None,
 ) -> Array:
+    if x.dtype == jnp.int64:
+        x = refuse_on_tpu(x, "libtpu has no convolution of i64")
     spatial = _SPATIAL[3 - len(stride) :]
     return lax.conv_general_dilated(
         x,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import torch
 
 from tpuc.lowerings.dtypes import to_jax
@@ -38,11 +40,13 @@ def arange_start_step(
     start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **_kwargs: Any
 ) -> Array:
     """From the start, by a step, short of the end."""
-    wanted = _dtype(dtype, jnp.int64 if all(isinstance(v, int) for v in (start, end, step)) else jnp.float32)
-    count = max(0, -(-(end - start) // step)) if isinstance(step, int) and isinstance(end - start, int) else None
-    if count is None:
-        return jnp.arange(start, end, step, dtype=wanted)
-    wide = jnp.int64 if jnp.issubdtype(wanted, jnp.integer) else jnp.promote_types(wanted, jnp.float32)
+    bounds = (start, end, step)
+    wanted = _dtype(dtype, jnp.int64 if all(isinstance(value, int) for value in bounds) else jnp.float32)
+    if jnp.issubdtype(wanted, jnp.integer):
+        start, end, step = map(int, bounds)
+        count, wide = max(-((start - end) // step), 0), wanted
+    else:
+        count, wide = max(math.ceil((end - start) / step), 0), jnp.promote_types(wanted, jnp.float32)
     return (jnp.arange(count, dtype=wide) * step + start).astype(wanted)
 
 
@@ -126,5 +130,17 @@ def eye_m(n: int, m: int, *, dtype: torch.dtype | None = None, **_kwargs: Any) -
 
 @lowering("aten.linspace.default", why="PyTorch counts from both ends")
 def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **_kwargs: Any) -> Array:
-    """Evenly spaced values, both ends included."""
-    return jnp.linspace(start, end, steps, dtype=_dtype(dtype, jnp.float32))
+    """Evenly spaced values, both ends included; integers are rounded to zero."""
+    wanted = _dtype(dtype, jnp.float32)
+    half, gaps = max(steps // 2, 1), max(steps - 1, 1)
+    if jnp.issubdtype(wanted, jnp.integer):
+        # NumPy, so that what is f64 here is not in the program.
+        places = np.arange(steps)
+        step = (int(end) - int(start)) / gaps
+        values = np.where(places < half, int(start) + step * places, int(end) - step * (gaps - places))
+        return jnp.asarray(values.astype(wanted))
+    wide = jnp.promote_types(wanted, jnp.float32)
+    start, end = jnp.asarray(start, wide), jnp.asarray(end, wide)
+    step = (end - start) / gaps
+    place = jnp.arange(steps, dtype=jnp.finfo(wide).dtype)
+    return jnp.where(place < half, start + step * place, end - step * (gaps - place))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from torch._prims_common import elementwise_dtypes
+
+Array = jax.Array
 
 _NUMPY: dict[torch.dtype, Any] = {
     torch.bool: np.bool_,
@@ -72,12 +75,33 @@ def computation_dtype(values: list[Any], promotion: str) -> np.dtype[Any]:
         values: JAX arrays and Python numbers, in argument order.
         promotion: `default`, `int_to_float` or `bool`: see `Lowering.promotion`.
     """
+    return to_jax(_promoted(values, promotion)[0])
+
+
+def result_dtype(values: list[Any]) -> np.dtype[Any]:
+    """Returns the common dtype of values, by PyTorch's promotion: that of `torch.result_type`."""
+    return to_jax(_promoted(values, "default")[1])
+
+
+def common(*values: Any, promotion: str = "default") -> list[Array]:
+    """Casts JAX arrays and Python numbers to the dtype that PyTorch computes an elementwise operator in."""
+    dtype = computation_dtype(list(values), promotion)
+    return [jnp.asarray(wrapped(value, dtype), dtype) for value in values]
+
+
+def wrapped(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Returns a Python integer as an integer dtype holds it: PyTorch takes -1 as 255 in u8. Others stay as they are."""
+    if isinstance(value, int) and np.issubdtype(dtype, np.integer):
+        return int(np.asarray(value).astype(dtype))
+    return value
+
+
+def _promoted(values: list[Any], promotion: str) -> tuple[torch.dtype, torch.dtype]:
     stand_ins = [
         value if isinstance(value, bool | int | float | complex) else _stand_in(to_torch(value.dtype), value.ndim == 0)
         for value in values
     ]
-    dtype, _ = elementwise_dtypes(*stand_ins, type_promotion_kind=_KINDS[promotion])
-    return to_jax(dtype)
+    return elementwise_dtypes(*stand_ins, type_promotion_kind=_KINDS[promotion])
 
 
 def is_array(value: Any) -> bool:

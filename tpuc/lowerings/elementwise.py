@@ -1,6 +1,7 @@
-"""Elementwise operators: arithmetic, comparison, logic, selection.
+"""Elementwise operators: arithmetic, rounding, comparison, logic, selection.
 
 The tables pair an ATen name with JAX's function where the two agree; a function follows where they do not.
+Integers and bits stand in `integer`, the parts of floats in `floating_point`, complex numbers in `complex_numbers`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tpuc.lowerings.dtypes import computation_dtype, is_array
+from tpuc.lowerings.dtypes import common, computation_dtype, is_array, result_dtype
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -22,14 +23,8 @@ _SAME = "JAX has the same function"
 #: Results in the input's dtype.
 _UNARY: dict[str, Callable[[Array], Array]] = {
     "abs": jnp.abs,
-    "bitwise_not": jnp.bitwise_not,
-    "ceil": jnp.ceil,
-    "floor": jnp.floor,
     "neg": jnp.negative,
-    "relu": lambda x: jnp.maximum(x, 0),
-    "round": jnp.round,
     "square": jnp.square,
-    "trunc": jnp.trunc,
 }
 #: Integers become floats.
 _UNARY_FLOAT: dict[str, Callable[[Array], Array]] = {
@@ -41,7 +36,6 @@ _UNARY_FLOAT: dict[str, Callable[[Array], Array]] = {
     "atanh": jnp.arctanh,
     "cos": jnp.cos,
     "cosh": jnp.cosh,
-    "erf": lax.erf,
     "exp": jnp.exp,
     "exp2": jnp.exp2,
     "expm1": jnp.expm1,
@@ -53,25 +47,29 @@ _UNARY_FLOAT: dict[str, Callable[[Array], Array]] = {
     "rsqrt": lax.rsqrt,
     "sigmoid": jax.nn.sigmoid,
     "sin": jnp.sin,
-    "sinh": jnp.sinh,
     "sqrt": jnp.sqrt,
     "tan": jnp.tan,
     "tanh": jnp.tanh,
 }
+#: To an integral value, in the input's dtype; integers are that already.
+_ROUNDING: dict[str, Callable[[Array], Array]] = {
+    "ceil": jnp.ceil,
+    "floor": jnp.floor,
+    "round": jnp.round,
+    "trunc": jnp.trunc,
+}
 #: Two tensors, or a tensor and a number.
 _BINARY: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Array]]] = {
-    "bitwise_and": (("Tensor", "Scalar", "Scalar_Tensor"), jnp.bitwise_and),
-    "bitwise_or": (("Tensor", "Scalar", "Scalar_Tensor"), jnp.bitwise_or),
-    "bitwise_xor": (("Tensor", "Scalar", "Scalar_Tensor"), jnp.bitwise_xor),
-    "__and__": (("Tensor", "Scalar"), jnp.bitwise_and),
-    "__or__": (("Tensor", "Scalar"), jnp.bitwise_or),
-    "__xor__": (("Tensor", "Scalar"), jnp.bitwise_xor),
+    "fmax": (("default",), jnp.fmax),
+    "fmin": (("default",), jnp.fmin),
     "maximum": (("default",), jnp.maximum),
     "minimum": (("default",), jnp.minimum),
     "mul": (("Tensor", "Scalar"), jnp.multiply),
 }
 _BINARY_FLOAT: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Array]]] = {
     "atan2": (("default",), jnp.arctan2),
+    "div": (("Tensor", "Scalar"), jnp.true_divide),
+    "hypot": (("default",), jnp.hypot),
 }
 _COMPARISON: dict[str, Callable[[Any, Any], Array]] = {
     "eq": jnp.equal,
@@ -81,10 +79,17 @@ _COMPARISON: dict[str, Callable[[Any, Any], Array]] = {
     "lt": jnp.less,
     "ne": jnp.not_equal,
 }
-_LOGICAL: dict[str, Callable[[Any, Any], Array]] = {
+_LOGICAL: dict[str, Callable[..., Array]] = {
     "logical_and": jnp.logical_and,
+    "logical_not": jnp.logical_not,
     "logical_or": jnp.logical_or,
     "logical_xor": jnp.logical_xor,
+}
+_CLASSES: dict[str, Callable[[Array], Array]] = {
+    "isinf": jnp.isinf,
+    "isnan": jnp.isnan,
+    "isneginf": jnp.isneginf,
+    "isposinf": jnp.isposinf,
 }
 
 for _name, _function in _UNARY.items():
@@ -97,8 +102,33 @@ for _name, (_overloads, _binary) in _BINARY_FLOAT.items():
     lowering(*(f"aten.{_name}.{overload}" for overload in _overloads), why=_SAME, promotion="int_to_float")(_binary)
 for _name, _binary in _COMPARISON.items():
     lowering(f"aten.{_name}.Tensor", f"aten.{_name}.Scalar", why=_SAME, promotion="bool")(_binary)
-for _name, _binary in _LOGICAL.items():
-    lowering(f"aten.{_name}.default", why=_SAME)(_binary)
+for _name, _logical in _LOGICAL.items():
+    lowering(f"aten.{_name}.default", why=_SAME)(_logical)
+for _name, _function in _CLASSES.items():
+    lowering(f"aten.{_name}.default", why=_SAME)(_function)
+
+
+def _rounding(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: function(x) if jnp.issubdtype(x.dtype, jnp.inexact) else x
+
+
+for _name, _function in _ROUNDING.items():
+    lowering(f"aten.{_name}.default", why=_SAME, promotion="default")(_rounding(_function))
+
+
+@lowering("aten.sinh.default", why="XLA's of small complex numbers cancels", promotion="int_to_float")
+def sinh(x: Array) -> Array:
+    """The hyperbolic sine."""
+    if not jnp.issubdtype(x.dtype, jnp.complexfloating):
+        return jnp.sinh(x)
+    return lax.complex(jnp.sinh(x.real) * jnp.cos(x.imag), jnp.cosh(x.real) * jnp.sin(x.imag))
+
+
+@lowering("aten.round.decimals", why="scaled, as PyTorch scales", promotion="default")
+def round_decimals(x: Array, *, decimals: int) -> Array:
+    """Rounds to a number of decimal places, half to even; negative ones round to tens, hundreds, ..."""
+    scale = 10.0 ** abs(decimals)
+    return jnp.round(x * scale) / scale if decimals >= 0 else jnp.round(x / scale) * scale
 
 
 @lowering("aten.add.Tensor", "aten.add.Scalar", why="alpha", promotion="default")
@@ -119,21 +149,17 @@ def rsub(x: Array, y: Any, alpha: Any = 1) -> Array:
     return jnp.subtract(y, x if alpha == 1 else x * alpha)
 
 
-@lowering("aten.div.Tensor", "aten.div.Scalar", why=_SAME, promotion="int_to_float")
-def div(x: Array, y: Any) -> Array:
-    """True division."""
-    return jnp.true_divide(x, y)
-
-
 @lowering("aten.div.Tensor_mode", "aten.div.Scalar_mode", why="rounding as PyTorch rounds")
 def div_mode(x: Array, y: Any, rounding_mode: str | None = None) -> Array:
     """Division, then rounding to zero (`trunc`) or down (`floor`)."""
     if rounding_mode is None:
-        return jnp.true_divide(x, y)
-    x, y = jnp.broadcast_arrays(*_common(x, y))
+        return jnp.true_divide(*common(x, y, promotion="int_to_float"))
+    dtype = result_dtype([x, y])
+    x, y = jnp.broadcast_arrays(*common(x, y))
     if rounding_mode == "floor":
         return floor_divide(x, y)
-    return lax.div(x, y) if jnp.issubdtype(x.dtype, jnp.integer) else jnp.trunc(x / y)
+    # PyTorch truncates the quotient as bf16 or f16 has it.
+    return lax.div(x, y) if jnp.issubdtype(dtype, jnp.integer) else jnp.trunc((x / y).astype(dtype))
 
 
 @lowering(
@@ -169,28 +195,63 @@ def fmod(x: Array, y: Any) -> Array:
     "aten.pow.Tensor_Tensor",
     "aten.pow.Tensor_Scalar",
     "aten.pow.Scalar",
-    why="small powers as products",
+    why="small powers as products; integers exactly",
     promotion="default",
 )
 def power(x: Any, y: Any) -> Array:
     """`x ** y`; the exponents that networks use are written without a logarithm."""
+    dtype = computation_dtype([x, y], "default")
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        return _integer_power(*jnp.broadcast_arrays(*common(x, y)))
     if is_array(y):
-        return jnp.power(x, y)
+        return _zero_power(x, y) if jnp.issubdtype(dtype, jnp.complexfloating) else jnp.power(x, y)
+    if isinstance(y, complex):
+        return _zero_power(x, y)
     match y:
         case 0.5:
             return jnp.sqrt(x)
         case -0.5:
             return lax.rsqrt(x)
-        case _ if float(y).is_integer() and abs(y) < 2**31:
+        case _ if float(y).is_integer() and abs(y) <= _MAX_PRODUCTS:
             return lax.integer_pow(x, int(y))
         case _:
             return jnp.power(x, y)
 
 
-@lowering("aten.logical_not.default", why=_SAME)
-def logical_not(x: Array) -> Array:
-    """Whether an element is zero."""
-    return jnp.logical_not(x)
+#: A larger exponent costs more as a product than through a logarithm, and loses more digits.
+_MAX_PRODUCTS = 16
+
+
+def _integer_power(x: Array, y: Array) -> Array:
+    """Repeated squaring, which wraps as PyTorch's does; a negative exponent leaves a unit, or zero."""
+
+    def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        base, exponent, result = state
+        return base * base, exponent >> 1, jnp.where(exponent & 1 == 1, result * base, result)
+
+    start = (x, jnp.maximum(y, 0), jnp.ones_like(x))
+    _, _, result = lax.while_loop(lambda state: jnp.any(state[1] > 0), step, start)
+    inverse = jnp.where(x == 1, 1, jnp.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
+    return jnp.where(y < 0, inverse, result)
+
+
+def _zero_power(x: Any, y: Any) -> Array:
+    """The power of complex numbers; that of zero is zero, where XLA says NaN."""
+    return jnp.where((jnp.asarray(x) == 0) & (jnp.real(y) > 0), 0, jnp.power(x, y))
+
+
+@lowering("aten.heaviside.default", why="PyTorch says 0 for NaN", promotion="default")
+def heaviside(x: Array, values: Array) -> Array:
+    """0 below zero, 1 above, `values` at it."""
+    return jnp.where(x == 0, values, (x > 0).astype(x.dtype))
+
+
+@lowering("aten.sign.default", why="PyTorch says 0 for NaN", promotion="default")
+def sign(x: Array) -> Array:
+    """-1, 0 or 1."""
+    if x.dtype == jnp.bool_:
+        return x
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
 @lowering(
@@ -202,7 +263,7 @@ def logical_not(x: Array) -> Array:
 )
 def where(condition: Array, x: Any, y: Any) -> Array:
     """`x` where the condition holds, `y` elsewhere."""
-    x, y = _common(x, y)
+    x, y = common(x, y)
     return jnp.where(condition, x, y)
 
 
@@ -239,26 +300,3 @@ def clamp_min(x: Array, bound: Any) -> Array:
 def clamp_max(x: Array, bound: Any) -> Array:
     """Limits from above."""
     return jnp.minimum(x, bound)
-
-
-@lowering("aten.sign.default", why="PyTorch says 0 for NaN", promotion="default")
-def sign(x: Array) -> Array:
-    """-1, 0 or 1."""
-    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
-
-
-@lowering("aten.isnan.default", why=_SAME)
-def isnan(x: Array) -> Array:
-    """Whether an element is NaN."""
-    return jnp.isnan(x)
-
-
-@lowering("aten.isinf.default", why=_SAME)
-def isinf(x: Array) -> Array:
-    """Whether an element is infinite."""
-    return jnp.isinf(x)
-
-
-def _common(x: Any, y: Any) -> tuple[Array, Array]:
-    dtype = computation_dtype([x, y], "default")
-    return jnp.asarray(x, dtype), jnp.asarray(y, dtype)

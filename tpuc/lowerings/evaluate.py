@@ -13,18 +13,19 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import torch
 from torch._decomp import decomposition_table
-from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from tpuc.lowerings.call import OpCall, TensorMeta, operator_name
-from tpuc.lowerings.dtypes import computation_dtype, is_array, to_jax, to_torch
+from tpuc.lowerings.call import SEED, OpCall, TensorMeta, operator_name
+from tpuc.lowerings.dtypes import computation_dtype, is_array, to_jax, to_torch, wrapped
 from tpuc.lowerings.registry import REGISTRY, Lowering
+from tpuc.lowerings.strided import rewrite_as_strided
 
 #: The signatures of the calls whose decompositions are being evaluated, outermost first.
 _DECOMPOSING: ContextVar[tuple[str, ...]] = ContextVar("_DECOMPOSING", default=())
@@ -48,14 +49,17 @@ class LoweringMismatchError(Exception):
     """A lowering's result has another shape than PyTorch says: a defect of the lowering."""
 
 
-def evaluate_call(target: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], expected: Any) -> Any:
+def evaluate_call(
+    target: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], expected: Any, key: Any = None
+) -> Any:
     """Evaluates one operator.
 
     Args:
         target: The operator.
         args: Positional arguments: JAX arrays and Python values.
-        kwargs: Keyword arguments, likewise.
+        kwargs: Keyword arguments, likewise; `SEED` among them makes the key.
         expected: The results' structure, with a `TensorMeta` for each tensor.
+        key: JAX's random key, for an operator that `draws`.
 
     Returns:
         JAX arrays in the structure of `expected`, with its shapes and dtypes.
@@ -64,29 +68,33 @@ def evaluate_call(target: Callable[..., Any], args: Sequence[Any], kwargs: dict[
         MissingLoweringError: The operator cannot be lowered.
         LoweringMismatchError: A lowering returned another shape than `expected` says.
     """
+    if SEED in kwargs:
+        key = jax.random.key(kwargs[SEED])
+        kwargs = {name: value for name, value in kwargs.items() if name != SEED}
     name = operator_name(target)
     found = REGISTRY.get(name)
-    if found is None:
-        result = _decomposed(target, args, kwargs)
+    if found is None or found.function is None:
+        result = _decomposed(target, args, kwargs, key)
     else:
         args, kwargs = _promote(found, args, kwargs)
-        result = found.function(*args, **kwargs)
+        result = found.function(*args, **kwargs) if found.random is None else found.function(key, *args, **kwargs)
     return _conform(name, result, expected)
 
 
-def evaluate_graph(graph: torch.fx.Graph, inputs: Sequence[Any]) -> Any:
+def evaluate_graph(graph: torch.fx.Graph, inputs: Sequence[Any], key: Any = None) -> Any:
     """Evaluates a functional graph of operators.
 
     Args:
         graph: A graph whose call nodes have a fake tensor (or several) as `meta["val"]`.
         inputs: A JAX array or Python value for each placeholder.
+        key: JAX's random key, if a node `draws`; each that does gets one of its own.
 
     Returns:
         What the graph's output node holds, with JAX arrays for tensors.
     """
     values: dict[torch.fx.Node, Any] = {}
     rest = iter(inputs)
-    for node in graph.nodes:
+    for number, node in enumerate(graph.nodes):
         match node.op:
             case "placeholder":
                 values[node] = next(rest)
@@ -96,11 +104,41 @@ def evaluate_graph(graph: torch.fx.Graph, inputs: Sequence[Any]) -> Any:
                 args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
                 if node.target is operator.getitem:
                     values[node] = args[0][args[1]]
-                else:
-                    values[node] = evaluate_call(node.target, args, kwargs, expected_of(node.meta["val"]))
+                elif "val" in node.meta:  # Without, it checks and gives nothing, as `aten._linalg_check_errors`.
+                    own_key = jax.random.fold_in(key, number) if key is not None and draws(node) else None
+                    values[node] = evaluate_call(node.target, args, kwargs, expected_of(node.meta["val"]), own_key)
             case "output":
                 return torch.fx.map_arg(node.args[0], values.__getitem__)
     raise AssertionError("a graph without an output")
+
+
+def call_of(node: torch.fx.Node) -> OpCall:
+    """Describes a node's call, with `TensorMeta` in place of tensors."""
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: expected_of(arg.meta["val"]))
+    results = expected_of(node.meta["val"])
+    assert callable(node.target)
+    return OpCall(target=node.target, args=tuple(args), kwargs=dict(kwargs), results=results)
+
+
+def draws(node: torch.fx.Node) -> bool:
+    """Whether an operator draws random numbers: its lowering says so, or one that it decomposes into does."""
+    found = REGISTRY.get(operator_name(node.target)) if callable(node.target) else None
+    if found is not None:
+        return found.random is not None and found.random(node)
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or "val" not in node.meta:
+        return False
+    if target.namespace in _TAGGED and torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    try:
+        decomposition = decompose(call_of(node))
+    except MissingLoweringError:
+        return False
+    return any(draws(inner) for inner in decomposition.nodes if inner.op == "call_function")
+
+
+#: Operators of these namespaces are tagged where they draw random numbers; a user's may not be.
+_TAGGED = frozenset({"aten", "prims", "tpuc"})
 
 
 def expected_of(value: Any) -> Any:
@@ -137,7 +175,7 @@ def _promote(found: Lowering, args: Sequence[Any], kwargs: dict[str, Any]) -> tu
     leaves = pytree.tree_leaves(list(args))
     numbers = [leaf for leaf in leaves if is_array(leaf) or isinstance(leaf, bool | int | float | complex)]
     dtype = computation_dtype(numbers, found.promotion)
-    return [arg.astype(dtype) if is_array(arg) else arg for arg in args], kwargs
+    return [arg.astype(dtype) if is_array(arg) else wrapped(arg, dtype) for arg in args], kwargs
 
 
 def _conform(name: str, result: Any, expected: Any) -> Any:
@@ -157,7 +195,7 @@ def _conform(name: str, result: Any, expected: Any) -> Any:
     return pytree.tree_unflatten(conformed, spec)
 
 
-def _decomposed(target: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _decomposed(target: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> Any:
     leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
     metas = [
         TensorMeta(shape=tuple(leaf.shape), dtype=to_torch(leaf.dtype)) if is_array(leaf) else leaf for leaf in leaves
@@ -165,7 +203,7 @@ def _decomposed(target: Callable[..., Any], args: Sequence[Any], kwargs: dict[st
     abstract_args, abstract_kwargs = pytree.tree_unflatten(metas, spec)
     call = OpCall(target=target, args=abstract_args, kwargs=abstract_kwargs, results=None)
     with _decomposing(call):
-        return evaluate_graph(decompose(call), [leaf for leaf in leaves if is_array(leaf)])
+        return evaluate_graph(decompose(call), [leaf for leaf in leaves if is_array(leaf)], key)
 
 
 @contextmanager
@@ -219,9 +257,18 @@ def _traced_decomposition(hashed: _Hashed) -> torch.fx.Graph:
         return pytree.tree_leaves(rule(*_mutable(args), **_mutable(kwargs)))
 
     # Fake tensors of device cpu: some decompositions ask for the device.
-    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True), enable_python_dispatcher():
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
         tensors = [torch.empty(meta.shape, dtype=meta.dtype) for meta in call.tensors]
-        return make_fx(dispatch_functionalize(run))(*tensors).graph
+        graph = make_fx(run)(*tensors).graph
+        if any(_writes(node) for node in graph.nodes):
+            # Only then: functionalization refuses the views of torch._prims, which many decompositions are made of.
+            graph = make_fx(dispatch_functionalize(run))(*tensors).graph
+    rewrite_as_strided(graph)
+    return graph
+
+
+def _writes(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 def _mutable(value: Any) -> Any:

@@ -6,8 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import torch
 from jax import lax
 
+from tpuc.lowerings.dtypes import to_jax
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -16,44 +18,96 @@ Array = jax.Array
 @lowering("aten.linear.default", why="torch-mlir transposes the weight and broadcasts it over the batch")
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """`x @ weight.T + bias`, contracting the weight's second dimension where it lies."""
-    y = lax.dot_general(x, weight, (((x.ndim - 1,), (weight.ndim - 1,)), ((), ())))
+    if _is_wide_integer(x):
+        y = matmul(x, jnp.swapaxes(weight, 0, -1))
+    else:
+        y = lax.dot_general(x, weight, (((x.ndim - 1,), (weight.ndim - 1,)), ((), ())))
     return y if bias is None else y + bias
 
 
 @lowering(
-    "aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.mv.default", why="broadcasts without copies"
+    "aten.matmul.default",
+    "aten.mm.default",
+    "aten.bmm.default",
+    "aten.mv.default",
+    "aten.dot.default",
+    why="broadcasts without copies",
 )
 def matmul(x: Array, y: Array) -> Array:
     """The matrix product, with NumPy's broadcasting of leading dimensions."""
+    if _is_wide_integer(x):
+        return lax.platform_dependent(x, y, tpu=_summed_products, default=jnp.matmul)
     return jnp.matmul(x, y)
 
 
-@lowering("aten.dot.default", "aten.inner.default", why="contracted where they lie")
-def inner(x: Array, y: Array) -> Array:
-    """The product summed over the last dimensions."""
-    return jnp.inner(x, y)
+def _is_wide_integer(x: Array) -> bool:
+    return x.dtype in (jnp.int64, jnp.uint64)
+
+
+def _summed_products(x: Array, y: Array) -> Array:
+    """The matrix product as elementwise ones and a sum, which XLA fuses: libtpu has no product of i64 matrices."""
+    rows = x[None] if x.ndim == 1 else x
+    columns = y[:, None] if y.ndim == 1 else y
+    z = (rows[..., :, :, None] * columns[..., None, :, :]).sum(-2)
+    return z.reshape(*z.shape[:-2], *rows.shape[-2:-1] * (x.ndim > 1), *columns.shape[-1:] * (y.ndim > 1))
+
+
+@lowering("aten.mm.dtype", "aten.bmm.dtype", why="accumulates in the result's dtype")
+def matmul_dtype(x: Array, y: Array, out_dtype: torch.dtype) -> Array:
+    """The matrix product of narrow numbers in a wider dtype."""
+    return jnp.matmul(x, y, preferred_element_type=to_jax(out_dtype))
 
 
 @lowering("aten.vdot.default", why="the first operand is conjugated")
 def vdot(x: Array, y: Array) -> Array:
     """The product of two vectors, the first conjugated."""
-    return jnp.vdot(x, y)
+    return matmul(jnp.conj(x), y)
 
 
-@lowering(
-    "aten.addmm.default",
-    "aten.addbmm.default",
-    "aten.addmv.default",
-    "aten.baddbmm.default",
-    why="scales left out when 1",
-)
+@lowering("aten.addmm.default", "aten.addmv.default", "aten.baddbmm.default", why="scales left out when 1")
 def addmm(bias: Array, x: Array, y: Array, *, beta: Any = 1, alpha: Any = 1) -> Array:
-    """`beta * bias + alpha * (x @ y)`; a batch that `bias` does not have is summed over."""
-    product = jnp.matmul(x, y)
-    if product.ndim > max(bias.ndim, 2) and x.ndim == 3 and bias.ndim == 2:
-        product = product.sum(0)
-    if alpha != 1:
-        product = product * alpha
-    if beta == 0:
-        return jnp.broadcast_to(product, product.shape)
-    return product + (bias if beta == 1 else bias * beta)
+    """`beta * bias + alpha * (x @ y)`."""
+    return _add_product(bias, matmul(x, y), beta, alpha)
+
+
+@lowering("aten.addmm.dtype", "aten.baddbmm.dtype", why="accumulates in the result's dtype")
+def addmm_dtype(bias: Array, x: Array, y: Array, out_dtype: torch.dtype, *, beta: Any = 1, alpha: Any = 1) -> Array:
+    """`beta * bias + alpha * (x @ y)` of narrow numbers in a wider dtype."""
+    return _add_product(bias, matmul_dtype(x, y, out_dtype), beta, alpha)
+
+
+@lowering("aten.addbmm.default", why="one product, summed over the batch as well")
+def addbmm(bias: Array, x: Array, y: Array, *, beta: Any = 1, alpha: Any = 1) -> Array:
+    """`beta * bias + alpha * (x @ y).sum(0)` of batches of matrices."""
+    return _add_product(bias, _summed_over_batch(x, y), beta, alpha)
+
+
+@lowering("aten.addr.default", why="scales left out when 1", promotion="default")
+def addr(bias: Array, x: Array, y: Array, *, beta: Any = 1, alpha: Any = 1) -> Array:
+    """`beta * bias + alpha * outer(x, y)`."""
+    return _add_product(bias, jnp.outer(x, y), beta, alpha)
+
+
+@lowering("aten.bilinear.default", why="two products in place of a broadcast one")
+def bilinear(x: Array, y: Array, weight: Array, bias: Array | None = None) -> Array:
+    """`x @ weight[o] @ y` for each output o, of vectors in the last dimensions."""
+    z = jnp.einsum("...i,oij,...j->...o", x, weight, y)
+    return z if bias is None else z + bias
+
+
+def _summed_over_batch(x: Array, y: Array) -> Array:
+    if _is_wide_integer(x):
+        return matmul(x, y).sum(0)
+    return lax.dot_general(x, y, (((0, 2), (0, 1)), ((), ())))
+
+
+def _add_product(bias: Array, product: Array, beta: Any, alpha: Any) -> Array:
+    """`beta * bias + alpha * product`; with beta 0 the bias is ignored, NaN and all."""
+    scaled = _times(alpha, product)
+    return scaled if beta == 0 else _times(beta, bias) + scaled
+
+
+def _times(scale: Any, x: Array) -> Array:
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
+        scale = int(scale)  # PyTorch casts the scale to the tensors' dtype.
+    return x if scale == 1 else x * scale

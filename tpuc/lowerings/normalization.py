@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -49,7 +51,7 @@ def rms_norm(x: Array, normalized_shape: list[int], weight: Array | None = None,
     """Root-mean-square normalization over the last dimensions, in f32."""
     axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
     y = _wide(x)
-    eps = float(jnp.finfo(x.dtype).eps) if eps is None else eps
+    eps = float(jnp.finfo(y.dtype).eps) if eps is None else eps  # Of what it is computed in.
     y = y * jax.lax.rsqrt((y * y).mean(axes, keepdims=True) + eps)
     return y if weight is None else y * weight
 
@@ -64,7 +66,7 @@ def group_norm(
     cudnn_enabled: bool = True,
 ) -> Array:
     """Normalization over groups of channels (dimension 1), with the statistics in f32."""
-    y = _wide(x).reshape(x.shape[0], num_groups, -1)
+    y = _wide(x).reshape(x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
     centered = y - y.mean(-1, keepdims=True)
     y = centered * jax.lax.rsqrt((centered * centered).mean(-1, keepdims=True) + eps)
     return _per_channel(y.reshape(x.shape), weight, bias)
@@ -120,12 +122,14 @@ def batch_norm_training(
     """Batch normalization that also updates the running statistics.
 
     Returns:
-        The output, the mean and reciprocal deviation that were used, and the new running mean and variance.
+        The output, the batch's mean and reciprocal deviation (of size 0 where not training), and the new running
+        mean and variance.
     """
     y = _wide(x)
     if not training:
         rstd = jax.lax.rsqrt(_wide(running_var) + eps)
-        return _normalized(y, running_mean, rstd, weight, bias), running_mean, rstd, running_mean, running_var
+        nothing = jnp.zeros((0,), jnp.float32)
+        return _normalized(y, running_mean, rstd, weight, bias), nothing, nothing, running_mean, running_var
     mean, variance = _batch_statistics(y)
     rstd = jax.lax.rsqrt(variance + eps)
     count = x.size // x.shape[1]

@@ -1,9 +1,8 @@
-"""Reductions and cumulative operators."""
+"""Reductions over dimensions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +34,7 @@ def sum_all(x: Array, *, dtype: torch.dtype | None = None) -> Array:
 @lowering("aten.sum.dim_IntList", why=_RANK0)
 def sum_(x: Array, dim: Dims, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Array:
     """The sum over dimensions; integers and bools in i64."""
-    return jnp.sum(_summable(x, dtype), axes_of(x, dim), keepdims=keepdim)
+    return jnp.sum(summable(x, dtype), axes_of(x, dim), keepdims=keepdim)
 
 
 @lowering("aten.mean.default", why=_RANK0)
@@ -47,19 +46,19 @@ def mean_all(x: Array, *, dtype: torch.dtype | None = None) -> Array:
 @lowering("aten.mean.dim", why=_RANK0)
 def mean(x: Array, dim: Dims, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Array:
     """The mean over dimensions."""
-    return jnp.mean(_summable(x, dtype), axes_of(x, dim), keepdims=keepdim)
+    return jnp.mean(summable(x, dtype), axes_of(x, dim), keepdims=keepdim)
 
 
 @lowering("aten.prod.default", why=_RANK0)
 def prod_all(x: Array, *, dtype: torch.dtype | None = None) -> Array:
     """The product of all elements."""
-    return jnp.prod(_summable(x, dtype))
+    return jnp.prod(summable(x, dtype))
 
 
 @lowering("aten.prod.dim_int", why=_RANK0)
 def prod(x: Array, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Array:
     """The product over a dimension."""
-    return jnp.prod(_summable(x, dtype), axes_of(x, dim), keepdims=keepdim)
+    return jnp.prod(summable(x, dtype), axes_of(x, dim), keepdims=keepdim)
 
 
 @lowering("aten.amax.default", why=_RANK0)
@@ -122,45 +121,6 @@ def all_(x: Array, dim: Dims = None, keepdim: bool = False) -> Array:
     return jnp.all(x, axes_of(x, dim), keepdims=keepdim)
 
 
-@lowering("aten.var.correction", why="torch-mlir computes it in f64")
-def var(x: Array, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Array:
-    """The variance over dimensions, in f32 at least."""
-    return var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
-
-
-@lowering("aten.std.correction", why="torch-mlir computes it in f64")
-def std(x: Array, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Array:
-    """The standard deviation over dimensions, in f32 at least."""
-    return jnp.sqrt(var(x, dim, correction=correction, keepdim=keepdim))
-
-
-@lowering("aten.var_mean.correction", why="torch-mlir computes it in f64")
-def var_mean(x: Array, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Array, Array]:
-    """The variance and the mean over dimensions, in f32 at least; no correction named means 1."""
-    axes = axes_of(x, dim)
-    y = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    mean_ = y.mean(axes, keepdims=True)
-    count = 1
-    for axis in axes:
-        count *= x.shape[axis]
-    centered = y - mean_
-    divisor = max(count - (1 if correction is None else correction), 0)
-    squares = jnp.sum((centered * jnp.conj(centered)).real, axes, keepdims=keepdim)
-    return squares / jnp.asarray(divisor, squares.dtype), mean_ if keepdim else mean_.squeeze(axes)
-
-
-@lowering("aten.cumsum.default", why="torch-mlir lacks dynamic sizes, and overflows narrow integers")
-def cumsum(x: Array, dim: int, *, dtype: torch.dtype | None = None) -> Array:
-    """Running sums along a dimension; integers in i64."""
-    return jnp.cumsum(_summable(x, dtype), dim) if x.ndim else _summable(x, dtype)
-
-
-@lowering("aten.cumprod.default", why="torch-mlir fails")
-def cumprod(x: Array, dim: int, *, dtype: torch.dtype | None = None) -> Array:
-    """Running products along a dimension; integers in i64."""
-    return jnp.cumprod(_summable(x, dtype), dim) if x.ndim else _summable(x, dtype)
-
-
 @lowering("aten.logsumexp.default", why=_RANK0)
 def logsumexp(x: Array, dim: Dims, keepdim: bool = False) -> Array:
     """The logarithm of the sum of exponentials over dimensions."""
@@ -168,7 +128,8 @@ def logsumexp(x: Array, dim: Dims, keepdim: bool = False) -> Array:
     return jax.nn.logsumexp(y, axes_of(x, dim), keepdims=keepdim)
 
 
-def _summable(x: Array, dtype: torch.dtype | None) -> Array:
+def summable(x: Array, dtype: torch.dtype | None) -> Array:
+    """Casts to the dtype that PyTorch sums and multiplies in: the one named, i64 for integers, f32 for halves."""
     if dtype is not None:
         x = x.astype(to_jax(dtype))
     elif not jnp.issubdtype(x.dtype, jnp.inexact):

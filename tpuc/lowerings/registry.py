@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
+
 from tpuc.errors import RequestError
 from tpuc.lowerings.call import OpCall
 
@@ -41,6 +43,8 @@ class Lowering:
         promotion: How tensor arguments are cast before `function` sees them, by PyTorch's type promotion
             (`torch._prims_common.elementwise_dtypes`): `default` to the common dtype, `int_to_float` likewise with
             integers as floats, `bool` to the common dtype with a bool result; `keep` leaves them alone.
+        random: Whether a node that calls the operator draws random numbers. If this is given, `function` takes JAX's
+            random key first, or None where the node does not draw.
     """
 
     operator: str
@@ -50,6 +54,7 @@ class Lowering:
     function: Function | None = None
     admits: Callable[[OpCall], bool] | None = None
     promotion: Promotion = "keep"
+    random: Callable[[torch.fx.Node], bool] | None = None
 
 
 class Registry:
@@ -85,14 +90,26 @@ REGISTRY = Registry()
 
 
 def lowering(
-    *operators: str, why: str, promotion: Promotion = "keep", since: str = "0.1"
+    *operators: str,
+    why: str,
+    promotion: Promotion = "keep",
+    random: Callable[[torch.fx.Node], bool] | None = None,
+    since: str = "0.1",
 ) -> Callable[[Function], Function]:
-    """Registers a JAX function as the lowering of operators that share its signature."""
+    """Registers a JAX function as the lowering of operators that share its signature; see `Lowering`."""
 
     def register(function: Function) -> Function:
         for operator in operators:
             REGISTRY.register(
-                Lowering(operator=operator, how="jax", why=why, since=since, function=function, promotion=promotion)
+                Lowering(
+                    operator=operator,
+                    how="jax",
+                    why=why,
+                    since=since,
+                    function=function,
+                    promotion=promotion,
+                    random=random,
+                )
             )
         return function
 

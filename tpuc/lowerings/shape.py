@@ -10,10 +10,13 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from tpuc.lowerings.dtypes import to_jax
+from tpuc.lowerings.dtypes import is_array, to_jax
+from tpuc.lowerings.indexing import read
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
+#: Windows are cut by so many slices at most; beyond that, a gather is the smaller program.
+_SLICES = 32
 _COPY = "a program has values, not storage: a copy is its input"
 
 
@@ -179,12 +182,15 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
 @lowering("aten.slice.Tensor", why="torch-mlir computes the bounds at run time")
 def slice_(x: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Array:
     """Every `step`th element of a range of a dimension; bounds are clamped."""
-    return lax.slice_in_dim(x, *slice(start, end, step).indices(x.shape[dim]), axis=dim) if x.shape[dim] else x
+    first, last, step = slice(start, end, step).indices(x.shape[dim])
+    return lax.slice_in_dim(x, first, max(first, last), step, axis=dim)
 
 
 @lowering("aten.select.int", why="torch-mlir computes the index at run time")
-def select(x: Array, dim: int, index: int) -> Array:
-    """One element of a dimension, which goes."""
+def select(x: Array, dim: int, index: Any) -> Array:
+    """One element of a dimension, which goes; its index may be computed."""
+    if is_array(index):
+        return lax.dynamic_index_in_dim(x, index, axis=dim, keepdims=False)
     return lax.index_in_dim(x, index % x.shape[dim], axis=dim, keepdims=False)
 
 
@@ -223,7 +229,8 @@ def split_with_sizes(x: Array, split_sizes: Sequence[int], dim: int = 0) -> list
 @lowering("aten.chunk.default", why="several results")
 def chunk(x: Array, chunks: int, dim: int = 0) -> list[Array]:
     """So many pieces of one size, or fewer; the last may be shorter."""
-    return split(x, max(-(-x.shape[dim] // chunks), 1), dim)
+    size = x.shape[dim]
+    return split(x, -(-size // chunks), dim) if size else [x] * chunks
 
 
 @lowering("aten.flip.default", why="a reverse")
@@ -246,30 +253,27 @@ def repeat(x: Array, repeats: Sequence[int]) -> Array:
     return jnp.tile(x.reshape((1,) * (len(repeats) - x.ndim) + x.shape), tuple(repeats))
 
 
-@lowering("aten.repeat_interleave.self_int", why="one count for all")
-def repeat_interleave(x: Array, repeats: int, dim: int | None = None, *, output_size: int | None = None) -> Array:
-    """Repeats each element in place."""
-    return jnp.repeat(x, repeats, axis=dim)
-
-
-@lowering("aten.constant_pad_nd.default", why="negative padding cuts")
-def constant_pad_nd(x: Array, pad: Sequence[int], value: Any = 0) -> Array:
-    """Pads with a constant, the last dimension's amounts first; negative amounts cut."""
-    edges = [(0, 0, 0)] * (x.ndim - len(pad) // 2)
-    edges += [(pad[i], pad[i + 1], 0) for i in range(len(pad) - 2, -1, -2)]
-    return lax.pad(x, jnp.asarray(value, x.dtype), edges)
-
-
-@lowering("aten.tril.default", why="a mask")
-def tril(x: Array, diagonal: int = 0) -> Array:
-    """The lower triangle of matrices."""
-    return jnp.tril(x, diagonal)
-
-
-@lowering("aten.triu.default", why="a mask")
-def triu(x: Array, diagonal: int = 0) -> Array:
-    """The upper triangle of matrices."""
-    return jnp.triu(x, diagonal)
+@lowering("aten.unfold.default", "aten.unfold_copy.default", why="slices; PyTorch reads the storage")
+def unfold(x: Array, dim: int, size: int, step: int) -> Array:
+    """Windows over a dimension, which becomes their number; a window is the last dimension."""
+    if x.ndim == 0:
+        return x.reshape(1)[:size]
+    y = jnp.moveaxis(x, dim, -1)
+    count = (y.shape[-1] - size) // step + 1
+    starts = range(0, size, step)
+    if len(starts) > _SLICES:
+        places = jnp.arange(count, dtype=jnp.int32)[:, None] * step + jnp.arange(size, dtype=jnp.int32)
+        windows = read(y, (..., places))
+    else:
+        # Row i of the part from `start` is the piece of window i that begins there.
+        room = max(size - step, 0) + count * step
+        y = lax.pad(y, jnp.zeros((), y.dtype), [(0, 0, 0)] * (y.ndim - 1) + [(0, max(room - y.shape[-1], 0) + step, 0)])
+        parts = [
+            y[..., start : start + count * step].reshape(*y.shape[:-1], count, step)[..., : size - start]
+            for start in starts
+        ]
+        windows = jnp.concatenate(parts, -1) if parts else jnp.zeros((*y.shape[:-1], count, 0), x.dtype)
+    return jnp.moveaxis(windows, -2, dim % x.ndim)
 
 
 def _cast(x: Array, dtype: torch.dtype) -> Array:

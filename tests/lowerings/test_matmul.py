@@ -1,0 +1,66 @@
+"""Matrix products against eager."""
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+from tpuc.lowerings.matmul import _summed_products
+
+from .support import check
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.complex64])
+def test_dtypes(dtype: torch.dtype) -> None:
+    x, y = (torch.randint(-9, 9, shape).to(dtype) for shape in ((3, 4), (4, 5)))
+    check(torch.mm, x, y)
+    check(torch.matmul, x.expand(2, 3, 4), y)
+    check(torch.mv, x, y[:, 0])
+    check(torch.nn.functional.linear, x, y.T.contiguous(), y[0])
+
+
+def test_integers_wrap() -> None:
+    check(torch.mm, torch.full((2, 3), 100, dtype=torch.int8), torch.full((3, 2), 3, dtype=torch.int8))
+    check(torch.mm, torch.full((1, 2), 2**62), torch.full((2, 1), 2))
+
+
+def test_beta_zero_ignores_the_bias() -> None:
+    bias = torch.full((3, 5), NAN)
+    check(torch.addmm, bias, torch.randn(3, 4), torch.randn(4, 5), beta=0, alpha=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_scales(dtype: torch.dtype) -> None:
+    """PyTorch cuts the scales of integers: 0.6 is 0."""
+    x, y, bias = (torch.randint(-9, 9, shape).to(dtype) for shape in ((2, 3, 4), (2, 4, 5), (3, 5)))
+    check(torch.addmm, bias, x[0], y[0], beta=2.6, alpha=0.6)
+    check(torch.baddbmm, bias, x, y, beta=0.6, alpha=3)
+    check(torch.addbmm, bias, x, y, beta=0.6, alpha=2)
+    check(torch.addmv, bias[:, 0], x[0], y[0, :, 0], alpha=2)
+    check(torch.addr, bias, x[0, :, 0], y[0, 0], beta=3, alpha=2)
+
+
+def test_vdot_conjugates_the_first() -> None:
+    check(torch.vdot, torch.randn(4, dtype=torch.complex64), torch.randn(4, dtype=torch.complex64))
+
+
+def test_nothing_to_sum() -> None:
+    check(torch.mm, torch.zeros(3, 0), torch.zeros(0, 2))
+    check(torch.addmm, torch.ones(3, 2), torch.zeros(3, 0), torch.zeros(0, 2))
+
+
+def test_bilinear() -> None:
+    check(
+        torch.nn.functional.bilinear, torch.randn(2, 3, 4), torch.randn(2, 3, 5), torch.randn(6, 4, 5), torch.randn(6)
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [((3, 4), (4, 5)), ((4,), (4,)), ((2, 3, 4), (4,)), ((4,), (2, 4, 3)), ((2, 1, 3, 4), (3, 4, 5))]
+)
+def test_products_of_i64_as_a_tpu_computes_them(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    x, y = np.arange(np.prod(left)).reshape(left), np.arange(np.prod(right)).reshape(right)
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(_summed_products(jax.numpy.asarray(x), jax.numpy.asarray(y)), x @ y)
