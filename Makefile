@@ -44,7 +44,44 @@ typecheck: $(STAMP)  ## Check types
 	cp -rs $(CURDIR)/runtime $(FARM)/tpuc/runtime
 	cd $(FARM) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p tpuc
 
+# The model zoo. A record stands for its artifact, which is built anew when the model, or anything that compiles it,
+# has changed.
+TARGETS ?= cpu v5e
+ZOO := $(BUILD)/zoo
+MODELS := $(patsubst models/%.py,%,$(wildcard models/*.py))
+ZOO_SOURCES := $(shell find tpuc passes runtime models/support models/data -type f ! -name '*.pyc') constraints.txt
+
+# $(1): the model, $(2): the target.
+define zoo_rule
+$(ZOO)/$(1)/$(2).json: models/$(1).py $(ZOO_SOURCES) | $(STAMP)
+	$(BIN)/python -m tpuc.zoo build $$< --target $(2) --output $(ZOO)/$(1)/$(2).bin
+endef
+$(foreach model,$(MODELS),$(foreach target,$(TARGETS),$(eval $(call zoo_rule,$(model),$(target)))))
+
+# Builds what it can of the models $(1), with the jobs of this make (+), and fails after the report if one failed.
+define build_zoo
++@$(MAKE) --no-print-directory --keep-going $(foreach model,$(1),$(TARGETS:%=$(ZOO)/$(model)/%.json)); \
+	built=$$?; $(BIN)/python -m tpuc.zoo report $(ZOO) && exit $$built
+endef
+
+zoo: $(STAMP)  ## Build every model for TARGETS (default: cpu v5e), and report
+	$(call build_zoo,$(MODELS))
+
+zoo/%: $(STAMP)  ## Build one model for TARGETS, and report
+	$(call build_zoo,$*)
+
+# Each prints a table, and fails if a limit is not kept.
+BENCHMARKS := program_quality start memory cpu llama
+
+bench: $(STAMP)  ## Run every benchmark, one after the other
+	@$(MAKE) --no-print-directory --keep-going --jobs=1 $(BENCHMARKS:%=bench-%)
+
+bench-quality: bench-program_quality  ## Compare compiled programs with torch-mlir's and with JAX by hand
+
+bench-%: $(STAMP)  ## Run one benchmark: start, memory, cpu, llama
+	$(BIN)/python -m benchmarks.$*
+
 clean:  ## Remove what was built, but not .venv
 	rm -rf $(BUILD)
 
-.PHONY: help setup demo test test-slow lint typecheck clean
+.PHONY: help setup demo test test-slow lint typecheck zoo bench bench-quality clean
