@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tpuc.errors import RequestError
-from tpuc.passes.base import Pass, PassReport, run_passes
+from tpuc.passes.base import Estimator, Pass, PassContext, PassReport, run_passes
 from tpuc.passes.convert_arith import ConvertArith
 from tpuc.passes.cse import Cse
 from tpuc.passes.fold_constants import FoldConstants
@@ -22,7 +22,9 @@ from tpuc.passes.unbatch_dot import UnbatchDot
 __all__ = [
     "PASSES",
     "PIPELINE",
+    "Estimator",
     "Pass",
+    "PassContext",
     "PassReport",
     "default_pipeline",
     "format_pipeline",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from jaxlib.mlir import ir
 
@@ -23,6 +23,26 @@ from tpuc.targets import CPU, Target
 
 #: An option's value that needs no quotes in a pipeline's text.
 BARE_VALUE = re.compile(r'[^\s,{}="]+')
+
+
+class Estimator(Protocol):
+    """Says what a program costs on a target."""
+
+    def cycles(self, module: ir.Module) -> int | None:
+        """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassContext:
+    """What a pass may know beside the module.
+
+    Attributes:
+        target: What the module will be compiled for.
+        estimator: Who says whether a rewrite pays there; None where nobody does, and then no such rewrite is made.
+    """
+
+    target: Target
+    estimator: Estimator | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +56,12 @@ class Pass(abc.ABC):
     name: ClassVar[str]
 
     @abc.abstractmethod
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place.
 
         Args:
             module: Static StableHLO and CHLO, with one public `@main`.
-            target: What the module will be compiled for.
+            context: What else the pass may know.
 
         Returns:
             How often each rule fired, by the rule's name; empty where the pass does not count.
@@ -118,6 +138,7 @@ def run_passes(
     passes: Sequence[Pass],
     target: Target,
     *,
+    estimator: Estimator | None = None,
     dump: Path | None = None,
     observer: Callable[[PassReport], None] | None = None,
 ) -> None:
@@ -127,6 +148,7 @@ def run_passes(
         module: The module; how far it got stays in it when a pass fails.
         passes: The passes, in order.
         target: What the module will be compiled for.
+        estimator: Who says whether a rewrite pays on the target; without, passes that ask do nothing.
         dump: A folder for the module as it came (`00-input.mlir`) and as each pass left it (`NN-name.mlir`).
         observer: Called after each pass.
 
@@ -137,11 +159,12 @@ def run_passes(
     if dump is not None:
         dump.mkdir(parents=True, exist_ok=True)
         _write_module(dump / "00-input.mlir", module)
+    context = PassContext(target=target, estimator=estimator)
     for number, each in enumerate(passes, start=1):
         stem = f"{number:02}-{each.name}"
         with _Reproducer(each, module, target, dump, stem):
             start = time.perf_counter()
-            rewrites = each.run(module, target)
+            rewrites = each.run(module, context)
             seconds = time.perf_counter() - start
             module.operation.verify()
         if dump is not None:

@@ -30,10 +30,9 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import arith, chlo, stablehlo
 
 from tpuc.errors import PassError
-from tpuc.passes.base import Pass
+from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Rules, Tensor, defining_op
 from tpuc.passes.tensors import broadcast, constant_integers, is_static, producer, reshape, splat_constant, zeros
-from tpuc.targets import Target
 
 RULES = Rules()
 
@@ -84,7 +83,7 @@ class ConvertArith(Pass):
 
     name: ClassVar[str] = "convert-arith"
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place.
 
         Raises:

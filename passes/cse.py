@@ -24,8 +24,7 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 
 from tpuc import mlir
-from tpuc.passes.base import Pass
-from tpuc.targets import Target
+from tpuc.passes.base import Pass, PassContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +33,7 @@ class Cse(Pass):
 
     name: ClassVar[str] = "cse"
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place; does not count."""
         mlir.run_pipeline(module, "cse")
         return {}

@@ -30,10 +30,9 @@ from typing import ClassVar, cast
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 
-from tpuc.passes.base import Pass
+from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.tensors import ELEMENTWISE, constant_elements, rebuild, splat_number, tensor_type, zeros
-from tpuc.targets import Target
 
 #: Operations that only place the elements of their operands.
 PLACING: tuple[type[ir.OpView], ...] = (
@@ -58,7 +57,7 @@ class FoldConstants(Pass):
     name: ClassVar[str] = "fold-constants"
     max_elements: int = 1024
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place."""
         rules = Rules()
         rules.on(*ELEMENTWISE)(fold_elementwise_splat)

@@ -31,7 +31,7 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc.passes.base import Pass
+from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.tensors import (
     CHLO_ELEMENTWISE,
@@ -49,7 +49,6 @@ from tpuc.passes.tensors import (
     tensor_type,
     transpose,
 )
-from tpuc.targets import Target
 
 RULES = Rules()
 
@@ -60,7 +59,7 @@ class FoldTranspose(Pass):
 
     name: ClassVar[str] = "fold-transpose"
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place."""
         return RULES.apply(module)
 

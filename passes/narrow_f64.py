@@ -44,7 +44,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc.passes.base import Pass
+from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Tensor, defining_op
 from tpuc.passes.tensors import (
     CHLO_ELEMENTWISE,
@@ -56,7 +56,6 @@ from tpuc.passes.tensors import (
     splat_number,
     tensor_type,
 )
-from tpuc.targets import Target
 
 #: Operations whose f64 operands and results may all become f32.
 NARROWABLE: tuple[type[ir.OpView], ...] = (
@@ -83,7 +82,7 @@ class NarrowF64(Pass):
 
     name: ClassVar[str] = "narrow-f64"
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place; counts the islands."""
         with module.context:
             narrowed = [island for island in _find_islands(module) if island.is_introduced]

@@ -32,7 +32,7 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc.passes.base import Pass
+from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.tensors import (
     has_one_use,
@@ -43,7 +43,6 @@ from tpuc.passes.tensors import (
     splat_constant,
     splat_number,
 )
-from tpuc.targets import Target
 
 RULES = Rules()
 
@@ -57,7 +56,7 @@ class ScaleBeforeReduce(Pass):
 
     name: ClassVar[str] = "scale-before-reduce"
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place."""
         return RULES.apply(module)
 

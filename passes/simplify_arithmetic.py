@@ -29,10 +29,9 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc.passes.base import Pass
+from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.tensors import converts_exactly, producer, rebuild, splat_number
-from tpuc.targets import Target
 
 RULES = Rules()
 
@@ -76,7 +75,7 @@ class SimplifyArithmetic(Pass):
 
     name: ClassVar[str] = "simplify-arithmetic"
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place."""
         return RULES.apply(module)
 

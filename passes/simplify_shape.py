@@ -25,10 +25,9 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc.passes.base import Pass
+from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.tensors import broadcast, is_identity, kept_dimensions, producer, reshape, squeeze
-from tpuc.targets import Target
 
 RULES = Rules()
 
@@ -39,7 +38,7 @@ class SimplifyShape(Pass):
 
     name: ClassVar[str] = "simplify-shape"
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place."""
         return RULES.apply(module)
 

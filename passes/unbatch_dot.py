@@ -26,10 +26,9 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc.passes.base import Pass
+from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.tensors import producer, rebuild
-from tpuc.targets import Target
 
 RULES = Rules()
 
@@ -40,7 +39,7 @@ class UnbatchDot(Pass):
 
     name: ClassVar[str] = "unbatch-dot"
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place."""
         return RULES.apply(module)
 

@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from tpuc import mlir
 from tpuc.errors import PassError, RequestError
-from tpuc.passes.base import Pass, PassReport, run_passes
+from tpuc.passes.base import Pass, PassContext, PassReport, run_passes
 from tpuc.passes.cse import Cse
 from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
 from tpuc.targets import CPU, Target
@@ -37,7 +37,7 @@ class Everything(Pass):
     is_on: bool = False
     label: str = "a"
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         return {"fired": 2}
 
 
@@ -48,7 +48,7 @@ class Broken(Pass):
     name: ClassVar[str] = "broken"
     how: str = "raise"
 
-    def run(self, module: ir.Module, target: Target) -> Mapping[str, int]:
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         negate = module.body.operations[0].regions[0].blocks[0].operations[0]
         if self.how == "raise":
             negate.operation.location = ir.Location.unknown(module.context)
