@@ -87,7 +87,7 @@ def rebuild_command(artifact: Artifact, device: Device) -> str:
     targets = {info.target: None for entry in manifest.entries for info in entry.executables} | {device.target: None}
     options = [(name, value) for name, value in manifest.options.items() if name != "target"]
     options += [("target", target) for target in targets]
-    flags = [part for name, value in options for part in (f"--{name}", value)]
+    flags = [part for name, value in options for part in ([f"--{name}", value] if value else [f"--{name}"])]
     return shlex.join(["tpuc", "compile", manifest.model.source, *flags, "-o", str(artifact.path)])
 
 

@@ -53,15 +53,15 @@ class CompileRequest:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def options(self) -> dict[str, str]:
-        """The options that matter to people, by their command line names."""
+        """The options that matter to people, by their command line names; a flag's value is ""."""
         options = {
             "shapes": " ".join(map(str, self.shapes)),
             "target": " ".join(map(str, self.targets)),
             "weights": self.weights,
-            "training": "yes" if self.training else "",
             "passes": self.passes,
         }
-        return {name: value for name, value in options.items() if value}
+        given = {name: value for name, value in options.items() if value}
+        return given | ({"training": ""} if self.training else {})
 
 
 def stack_versions() -> dict[str, str]:

@@ -107,6 +107,13 @@ def test_another_compiler_is_an_error_if_compiling_is_forbidden(tmp_path: Path, 
     assert caught.value.hint == f"Rebuild it: {command}"
 
 
+def test_the_command_to_rebuild_gives_flags_no_value(tmp_path: Path, cpu: Device) -> None:
+    manifest = replace(counter_manifest(), options={"weights": "none", "training": ""})
+    write_artifact(tmp_path / "a.bin", manifest, counter_sections())
+    with pytest.raises(ArtifactError, match=r"--weights none --training --target cpu -o"):
+        load(tmp_path / "a.bin", device=cpu, recompile=False)
+
+
 def test_the_command_to_rebuild_keeps_the_other_targets(tmp_path: Path, cpu: Device) -> None:
     path = write_with(tmp_path / "a.bin", cpu, target="v5e", platform="tpu")
     with pytest.raises(ArtifactError, match="--target v5e --target cpu -o"):
