@@ -104,6 +104,17 @@ class Artifact:
             raise ArtifactError(f"there is no weight {name!r}", where=str(self.path))
         return self._tensor(self._weights[name].spec, self._weights[name].section)
 
+    def prepared(self, name: str) -> Array:
+        """Returns a prepared tensor as a read-only array over the mapped file, without a copy and without hashing it.
+
+        Raises:
+            ArtifactError: The artifact does not hold it.
+        """
+        for info in self.manifest.prepared:
+            if info.name == name:
+                return self._tensor(info.spec, info.section)
+        raise ArtifactError(f"there is no prepared tensor {name!r}", where=str(self.path))
+
     def initial_state(self, name: str) -> Array:
         """Returns the first value of a state as a read-only array over the mapped file, without hashing it.
 
@@ -166,7 +177,7 @@ class Artifact:
 
     def _tensor(self, spec: TensorSpec, section: str | None) -> Array:
         if section is None:
-            raise ArtifactError(f"the artifact does not hold the weight {spec.name}", where=str(self.path))
+            raise ArtifactError(f"the artifact does not hold {spec.name}", where=str(self.path))
         return self._holder(section).array(self._stored_name(section), spec.type, spec.shape)
 
     def _check_sections(self) -> None:
@@ -194,6 +205,9 @@ def _tensor_sections(manifest: Manifest) -> Iterator[tuple[TensorSpec, str]]:
     for weight in manifest.weights:
         if weight.section is not None:
             yield weight.spec, weight.section
+    for prepared in manifest.prepared:
+        if prepared.section is not None:
+            yield prepared.spec, prepared.section
     for state in manifest.state:
         yield state.spec, state.section
 

@@ -11,7 +11,7 @@ from tpuc.runtime.artifact import Artifact
 from tpuc.runtime.cache import ExecutableCache
 from tpuc.runtime.device import Device, LoadedExecutable, compiler_build, is_same_compiler
 from tpuc.runtime.errors import ArtifactError, DeviceError, DeviceMemoryError, VersionSkewError
-from tpuc.runtime.manifest import Entry, ExecutableInfo, Manifest
+from tpuc.runtime.manifest import Entry, ExecutableInfo, Manifest, ProgramInfo
 from tpuc.runtime.spec import TensorSpec
 
 #: Where an executable came from.
@@ -20,9 +20,10 @@ Origin = Literal["artifact", "cache", "compiled"]
 
 @dataclass(frozen=True, kw_only=True)
 class Obtained:
-    """An executable, and where it came from."""
+    """An executable, the program that it was compiled from, and where it came from."""
 
     executable: LoadedExecutable
+    program: ProgramInfo
     origin: Origin
 
 
@@ -54,16 +55,16 @@ def obtain(
         ArtifactError: There is none for this device, and compiling is not allowed; or a section is damaged.
         DeviceError: The device refuses the program.
     """
-    results = result_specs(artifact.manifest, entry)
     here = (device.platform, device.target)
     candidates = [info for info in entry.executables if (info.platform, info.target) == here]
     reason = _why_not(entry, candidates, device)
     for info in candidates:
         if not _fits(info, device):
             continue
-        serialized = bytes(artifact.section(info.section))
+        serialized, program = bytes(artifact.section(info.section)), entry.program(info.program)
         try:
-            return Obtained(executable=device.load(serialized, results), origin="artifact")
+            loaded = device.load(serialized, result_specs(artifact.manifest, program))
+            return Obtained(executable=loaded, program=program, origin="artifact")
         except DeviceMemoryError:
             raise
         except DeviceError as error:
@@ -71,14 +72,17 @@ def obtain(
     if not recompile:
         kind = VersionSkewError if candidates else ArtifactError
         raise kind(reason, where=str(artifact.path), hint=f"Rebuild it: {rebuild_command(artifact, device)}")
-    return _compile(artifact, entry, device, results, reason, cache, notify)
+    program = entry.program_for(device.target, device.platform)
+    if program is None:
+        raise ArtifactError(f"it has no portable program for {device.target}", where=str(artifact.path))
+    return _compile(artifact, program, device, reason, cache, notify)
 
 
-def result_specs(manifest: Manifest, entry: Entry) -> list[TensorSpec]:
-    """What an entry returns, in order."""
+def result_specs(manifest: Manifest, program: ProgramInfo) -> list[TensorSpec]:
+    """What a program returns, in order."""
     outputs = {spec.name: spec for spec in manifest.outputs}
     states = {state.name: state.spec for state in manifest.state}
-    return [(states if result.kind == "state" else outputs)[result.name] for result in entry.results]
+    return [(states if result.kind == "state" else outputs)[result.name] for result in program.results]
 
 
 def rebuild_command(artifact: Artifact, device: Device) -> str:
@@ -115,19 +119,18 @@ def _describe(compiler: Mapping[str, str]) -> str:
 
 def _compile(
     artifact: Artifact,
-    entry: Entry,
+    program: ProgramInfo,
     device: Device,
-    results: Sequence[TensorSpec],
     reason: str,
     cache: ExecutableCache,
     notify: Callable[[str], None],
 ) -> Obtained:
-    section = _program_section(artifact, entry, device)
+    section, results = program.section, result_specs(artifact.manifest, program)
     key = cache.key(artifact.manifest.sections[section].sha256, device.target, device.compiler, device.host)
     kept = cache.read(key)
     if kept is not None:
         try:
-            return Obtained(executable=device.load(kept, results), origin="cache")
+            return Obtained(executable=device.load(kept, results), program=program, origin="cache")
         except DeviceError:
             pass  # An entry that cannot be loaded is as good as none, and is replaced below.
     notify(f"{artifact.path.name}: {reason}: compiling it from its portable StableHLO")
@@ -136,13 +139,4 @@ def _compile(
         cache.write(key, executable.serialize())
     except (OSError, DeviceError) as error:
         notify(f"{artifact.path.name}: what was compiled is not kept: {error}")
-    return Obtained(executable=executable, origin="compiled")
-
-
-def _program_section(artifact: Artifact, entry: Entry, device: Device) -> str:
-    for platform, section in entry.programs.items():
-        if platform == device.platform:
-            return section
-    if "any" in entry.programs:
-        return entry.programs["any"]
-    raise ArtifactError(f"it has no portable program for {device.platform}", where=str(artifact.path))
+    return Obtained(executable=executable, program=program, origin="compiled")

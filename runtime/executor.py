@@ -25,12 +25,12 @@ from tpuc.runtime.manifest import Entry, Manifest
 from tpuc.runtime.spec import TensorSpec
 from tpuc.runtime.state import State
 from tpuc.runtime.structure import unflatten
-from tpuc.runtime.weights import Verification, open_supplied, place_weights
+from tpuc.runtime.weights import Placed, Verification, open_supplied, place_weights
 
 _logger = logging.getLogger("tpuc.runtime")
 
 #: Kinds of arguments that this version can give to a program.
-_KNOWN_ARGUMENTS = ("weight", "state", "input", "seed")
+_KNOWN_ARGUMENTS = ("weight", "prepared", "state", "input", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +80,13 @@ def load(
     """
     artifact = Artifact.open(path)
     entry = _only_entry(artifact)
-    supplied = open_supplied(artifact.manifest.weights, None if weights is None else Path(weights))
+    supplied = open_supplied(artifact.manifest, entry, None if weights is None else Path(weights))
     opened = open_device(device) if isinstance(device, str) else device
     cache = ExecutableCache(default_folder() if cache_dir is None else Path(cache_dir))
     with Verification(artifact, opened, enabled=verify) as verification:
         obtained = obtain(artifact, entry, opened, recompile=recompile, cache=cache, notify=notify)
-        placed = place_weights(artifact, opened, supplied, verification)
-    return Program(artifact, entry, opened, obtained, placed)
+        placed = place_weights(artifact, obtained.program, opened, supplied, verification)
+    return Program(artifact, opened, obtained, placed)
 
 
 def _only_entry(artifact: Artifact) -> Entry:
@@ -100,7 +100,7 @@ def _only_entry(artifact: Artifact) -> Entry:
     entry = artifact.manifest.entry()
     if len(artifact.manifest.entries) > 1:
         raise ArtifactError("the artifact has several entries, and this tpuc runs one", where=where, hint=hint)
-    for argument in entry.arguments:
+    for argument in (argument for program in entry.programs for argument in program.arguments):
         if argument.kind not in _KNOWN_ARGUMENTS:
             raise ArtifactError(
                 f"the program takes the {argument.kind} {argument.name}, which this tpuc cannot give",
@@ -129,20 +129,18 @@ class Program:
         device: The device.
     """
 
-    def __init__(
-        self, artifact: Artifact, entry: Entry, device: Device, obtained: Obtained, weights: Mapping[str, Buffer]
-    ) -> None:
+    def __init__(self, artifact: Artifact, device: Device, obtained: Obtained, placed: Placed) -> None:
         """Takes the parts that `load` made."""
         self.manifest: Manifest = artifact.manifest
         self.inputs: tuple[TensorSpec, ...] = artifact.manifest.inputs
         self.outputs: tuple[TensorSpec, ...] = artifact.manifest.outputs
         self.device = device
         self.state = State(artifact, device)
-        self.is_random = any(argument.kind == "seed" for argument in entry.arguments)
-        self._entry = entry
+        self.is_random = any(argument.kind == "seed" for argument in obtained.program.arguments)
+        self._program = obtained.program
         self._executable = obtained.executable
         self._origin = obtained.origin
-        self._weights = dict(weights)
+        self._placed = placed
         self._lock = threading.Lock()
         self._closed = False
         self._calls = 0
@@ -207,8 +205,7 @@ class Program:
             self._closed = True
             self._executable.delete()
             self.state.delete()
-            for buffer in self._weights.values():
-                buffer.delete()
+            self._placed.delete()
 
     def _run(self, places: Mapping[int, tuple[str, Any]], seed: int | None) -> list[Array]:
         """Runs the program on values by the number of the input, and returns the outputs in order."""
@@ -242,15 +239,16 @@ class Program:
     def _execute(self, arrays: Mapping[str, Array], seed: Array) -> list[Array]:
         inputs = {name: self.device.put(array) for name, array in arrays.items()}
         holders: Mapping[str, Callable[[str], Buffer]] = {
-            "weight": self._weights.__getitem__,
+            "weight": self._placed.weights.__getitem__,
+            "prepared": self._placed.prepared.__getitem__,
             "state": self.state.buffer,
             "input": inputs.__getitem__,
             "seed": lambda _name: self.device.put(seed),
         }
-        arguments = [holders[argument.kind](argument.name) for argument in self._entry.arguments]
+        arguments = [holders[argument.kind](argument.name) for argument in self._program.arguments]
         results = self._executable.run(arguments)
         outputs: dict[str, Array] = {}
-        for result, buffer in zip(self._entry.results, results, strict=True):
+        for result, buffer in zip(self._program.results, results, strict=True):
             if result.kind == "state":
                 self.state.replace(result.name, buffer)
             else:

@@ -19,10 +19,10 @@ from tpuc.runtime.errors import ArtifactError
 from tpuc.runtime.spec import TensorSpec
 from tpuc.runtime.structure import InputStructure, Node, leaves, node_from_json, node_to_json
 
-Platform = Literal["any", "cpu", "tpu"]
-#: What a program's argument is. A seed is i64 without dimensions, from which all random numbers are derived. The last
-#: two are kept for sizes, and for weights that a program prepares.
-ArgumentKind = Literal["weight", "state", "input", "seed", "size", "prepared"]
+Platform = Literal["cpu", "tpu"]
+#: What a program's argument is. A seed is i64 without dimensions, from which all random numbers are derived. A size is
+#: kept for named dimensions.
+ArgumentKind = Literal["weight", "prepared", "state", "input", "seed", "size"]
 ResultKind = Literal["state", "output"]
 WeightsMode = Literal["embed", "external", "none"]
 WeightOrigin = Literal["parameter", "buffer", "constant"]
@@ -69,6 +69,32 @@ class WeightInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreparedInfo:
+    """One tensor that is computed from weights alone: when the artifact is made, or else when it is loaded.
+
+    Attributes:
+        name: Its name, which no weight has.
+        dtype: Its element type.
+        dims: Its dimensions.
+        program: The section of the portable StableHLO that computes it.
+        sources: The weights that this program takes, in order.
+        section: The section that holds the value; None if it is computed when the artifact is loaded.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...]
+    program: str
+    sources: tuple[str, ...]
+    section: str | None
+
+    @property
+    def spec(self) -> TensorSpec:
+        """The prepared tensor as a tensor spec."""
+        return TensorSpec(name=self.name, dtype=self.dtype, dims=self.dims)
+
+
+@dataclass(frozen=True, kw_only=True)
 class StateInfo:
     """One tensor that the program changes from call to call.
 
@@ -92,7 +118,7 @@ class StateInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """One argument of an entry, in the order of its program.
+    """One argument of a program.
 
     Attributes:
         kind: What it is.
@@ -105,7 +131,7 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One result of an entry, in the order of its program.
+    """One result of a program.
 
     Attributes:
         kind: A new value of a state, or an output.
@@ -117,11 +143,29 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProgramInfo:
+    """One program in portable StableHLO.
+
+    Attributes:
+        section: The section that holds it.
+        serves: The targets (`v5e`) and platforms (`tpu`) that it was made for; `any` stands for all others.
+        arguments: What it takes, in order.
+        results: What it returns, in order.
+    """
+
+    section: str
+    serves: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExecutableInfo:
     """One compiled executable.
 
     Attributes:
         section: The section that holds it.
+        program: The section of the program that it was compiled from.
         target: What it was compiled for: `cpu`, `v5e`.
         platform: The platform of that target.
         compiler: The exact build that made it: `{"jaxlib": "0.10.2"}`, `{"platform_version": "..."}`; see
@@ -129,38 +173,45 @@ class ExecutableInfo:
         host: For the cpu, the machine whose instructions it uses; "" for others.
         memory: Bytes on the device, by kind: argument, output, alias, temp, code.
         estimated_cycles: The compiler's estimate for one run, or None.
-        donated: Which arguments it takes over, by index, to write results into their memory.
     """
 
     section: str
+    program: str
     target: str
     platform: Platform
     compiler: dict[str, str]
     host: str = ""
     memory: dict[str, int] = dataclasses.field(default_factory=dict)
     estimated_cycles: int | None = None
-    donated: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One entry point: a program for one set of sizes.
+    """One entry point, for one set of sizes: programs that compute the same, and what was compiled from them.
 
     Attributes:
         name: `main`.
         sizes: The numbers that stand for the named dimensions; {} if there are none.
-        arguments: What the program takes, in order.
-        results: What it returns, in order.
-        programs: The section of the portable StableHLO by platform; "any" serves those not listed.
-        executables: What was compiled from it.
+        programs: The programs; each target, each platform and `any` is served by one at most.
+        executables: What was compiled from them.
     """
 
     name: str
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
-    arguments: tuple[Argument, ...]
-    results: tuple[Result, ...]
-    programs: dict[Platform, str]
+    programs: tuple[ProgramInfo, ...]
     executables: tuple[ExecutableInfo, ...] = ()
+
+    def program(self, section: str) -> ProgramInfo:
+        """Returns the program that a section holds."""
+        return next(program for program in self.programs if program.section == section)
+
+    def program_for(self, target: str, platform: str) -> ProgramInfo | None:
+        """Returns the program that serves a target: made for it, for its platform, or for any; None if none does."""
+        for served in (target, platform, "any"):
+            for program in self.programs:
+                if served in program.serves:
+                    return program
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +235,7 @@ class Manifest:
             need not stand there: the executables name them.
         weights_mode: Where the weights are: in the artifact, in a file beside it, or nowhere.
         weights: The weights, by the order of the model.
+        prepared: What programs take that is computed from weights alone.
         weights_file: With `weights_mode` external, the name of the file beside the artifact.
         state: What the program changes from call to call.
         inputs: What a call takes, by number.
@@ -201,6 +253,7 @@ class Manifest:
     options: dict[str, str] = dataclasses.field(default_factory=dict)
     weights_mode: WeightsMode
     weights: tuple[WeightInfo, ...]
+    prepared: tuple[PreparedInfo, ...] = ()
     weights_file: str | None = None
     state: tuple[StateInfo, ...] = ()
     inputs: tuple[TensorSpec, ...]
@@ -220,6 +273,14 @@ class Manifest:
             if entry.name == name:
                 return entry
         raise ArtifactError(f"the artifact has no entry {name!r}")
+
+    def needed_weights(self, program: ProgramInfo) -> set[str]:
+        """Names the weights that a program needs: those that it takes, and the sources of what must be prepared."""
+        taken = {
+            kind: {part.name for part in program.arguments if part.kind == kind} for kind in ("weight", "prepared")
+        }
+        computed = [info for info in self.prepared if info.section is None and info.name in taken["prepared"]]
+        return taken["weight"].union(*(info.sources for info in computed))
 
 
 def decode_manifest(value: object) -> Manifest:
@@ -320,6 +381,7 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     inputs, outputs = manifest.inputs, manifest.outputs
     named = {
         "weight": [weight.spec for weight in manifest.weights],
+        "prepared": [prepared.spec for prepared in manifest.prepared],
         "state": [state.spec for state in manifest.state],
         "input": list(inputs),
         "output": list(outputs),
@@ -335,6 +397,9 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     if len({entry.name for entry in manifest.entries}) != len(manifest.entries):
         yield "two entries have the same name"
     known = {kind: {spec.name for spec in specs} for kind, specs in named.items()}
+    for prepared in manifest.prepared:
+        for name in sorted(set(prepared.sources) - known["weight"]):
+            yield f"{prepared.name} is prepared from the weight {name!r}, which there is not"
     for entry in manifest.entries:
         yield from _bad_entry(entry, known)
     yield from _bad_sections(manifest)
@@ -351,22 +416,31 @@ def _bad_specs(kind: str, specs: list[TensorSpec]) -> Iterator[str]:
 
 
 def _bad_entry(entry: Entry, known: dict[str, set[str]]) -> Iterator[str]:
-    parts: tuple[Argument | Result, ...] = (*entry.arguments, *entry.results)
-    for part in parts:
-        if part.name not in known.get(part.kind, {part.name}):
-            yield f"the entry {entry.name} uses the {part.kind} {part.name!r}, which there is not"
-    if len(set(parts)) != len(parts):
-        yield f"the entry {entry.name} names an argument or a result twice"
+    for program in entry.programs:
+        parts: tuple[Argument | Result, ...] = (*program.arguments, *program.results)
+        for part in parts:
+            if part.name not in known.get(part.kind, {part.name}):
+                yield f"the program {program.section} uses the {part.kind} {part.name!r}, which there is not"
+        if len(set(parts)) != len(parts):
+            yield f"the program {program.section} names an argument or a result twice"
+    sections = [program.section for program in entry.programs]
+    if len(set(sections)) != len(sections):
+        yield f"the entry {entry.name} names a program twice"
+    served = [name for program in entry.programs for name in program.serves]
+    if len(set(served)) != len(served):
+        yield f"the entry {entry.name} has two programs for the same target"
     for executable in entry.executables:
-        if not all(0 <= index < len(entry.arguments) for index in executable.donated):
-            yield f"an executable of the entry {entry.name} donates an argument that it does not have"
+        if executable.program not in sections:
+            yield f"the executable {executable.section} was compiled from a program that the entry lacks"
 
 
 def _bad_sections(manifest: Manifest) -> Iterator[str]:
     used = [weight.section for weight in manifest.weights if weight.section is not None]
     used += [state.section for state in manifest.state]
+    for prepared in manifest.prepared:
+        used += [prepared.program] if prepared.section is None else [prepared.program, prepared.section]
     for entry in manifest.entries:
-        used += entry.programs.values()
+        used += [program.section for program in entry.programs]
         used += [executable.section for executable in entry.executables]
     for name in used:
         if name not in manifest.sections:

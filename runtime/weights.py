@@ -1,26 +1,47 @@
-"""Brings a program's weights to its device: those of the artifact, and those that the caller supplies."""
+"""Brings a program's weights to its device: the artifact's, the caller's, and what is prepared from them."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from tpuc.runtime.artifact import Artifact
 from tpuc.runtime.device import Buffer, Device
 from tpuc.runtime.dtypes import Array
 from tpuc.runtime.errors import InputError
-from tpuc.runtime.manifest import WeightInfo
+from tpuc.runtime.manifest import Entry, Manifest, ProgramInfo, WeightInfo
+from tpuc.runtime.prepare import Preparer
 from tpuc.runtime.spec import TensorSpec
 from tpuc.runtime.tensor_file import ALIGNMENT, TensorFile, stored_as
 
 _MAX_HASH_THREADS = 8
 
 
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """What a program holds on its device from one call to the next, by name.
+
+    Attributes:
+        weights: The weights that the program takes.
+        prepared: The prepared tensors that it takes.
+    """
+
+    weights: dict[str, Buffer]
+    prepared: dict[str, Buffer]
+
+    def delete(self) -> None:
+        """Frees it."""
+        for buffer in (*self.weights.values(), *self.prepared.values()):
+            buffer.delete()
+
+
 class Verification:
-    """Hashes an artifact's weights in other threads, while the program is loaded and the weights are placed.
+    """Hashes an artifact's tensors in other threads, while the program is loaded and they are placed.
 
     hashlib lets other threads run, and whoever comes first reads the pages of the file for both.
     """
@@ -31,11 +52,11 @@ class Verification:
         threads = min(_MAX_HASH_THREADS, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tpuc-hash")
         self._results: dict[str, Future[None]] = {}
-        for weight in artifact.manifest.weights if enabled else ():
+        for section, array in _stored(artifact) if enabled else ():
             # Weights that are copied within this machine's memory are hashed when their turn comes, so that not all
             # of their pages are in memory beside the copies.
-            if weight.section is not None and not _is_copied_here(device, artifact.weight(weight.name)):
-                self._results[weight.section] = self._pool.submit(artifact.verify, [weight.section])
+            if not _is_copied_here(device, array):
+                self._results[section] = self._pool.submit(artifact.verify, [section])
 
     def __enter__(self) -> Verification:
         return self
@@ -55,34 +76,85 @@ class Verification:
             self._artifact.verify([section])
 
 
-def place_weights(
-    artifact: Artifact, device: Device, supplied: Mapping[str, TensorFile], verification: Verification
-) -> dict[str, Buffer]:
-    """Puts every weight on a device.
+def _stored(artifact: Artifact) -> Iterator[tuple[str, Array]]:
+    """The sections of the weights and prepared tensors that the artifact holds, with their contents."""
+    for weight in artifact.manifest.weights:
+        if weight.section is not None:
+            yield weight.section, artifact.weight(weight.name)
+    for prepared in artifact.manifest.prepared:
+        if prepared.section is not None:
+            yield prepared.section, artifact.prepared(prepared.name)
 
-    Returns:
-        The buffers, by the names of the weights.
+
+def place_weights(
+    artifact: Artifact,
+    program: ProgramInfo,
+    device: Device,
+    supplied: Mapping[str, TensorFile],
+    verification: Verification,
+) -> Placed:
+    """Puts what a program takes of weights on a device, and prepares what the artifact does not hold.
 
     Raises:
         ArtifactError: A weight is damaged.
         DeviceMemoryError: The device has no room for them.
+        DeviceError: A tensor cannot be prepared.
     """
-    placed = {}
-    for weight in artifact.manifest.weights:
-        if weight.section is None:
-            placed[weight.name] = _place_supplied(weight, device, supplied[weight.name])
-        else:
-            placed[weight.name] = _place(weight.name, weight.section, artifact, device, verification)
-    return placed
+    placing = _Placing(artifact, device, supplied, verification)
+    names = {kind: [part.name for part in program.arguments if part.kind == kind] for kind in ("weight", "prepared")}
+    # Prepared first, so that weights that are only sources are gone before the others come.
+    prepared = placing.prepare_all(names["prepared"], keep=set(names["weight"]))
+    return Placed(weights={name: placing.weight(name) for name in names["weight"]}, prepared=prepared)
 
 
-def _place(name: str, section: str, artifact: Artifact, device: Device, verification: Verification) -> Buffer:
-    array = artifact.weight(name)
-    buffer = device.put(array)
-    verification.finish(section)
-    if _has_own_copy(device, array):
-        artifact.release(section)
-    return buffer
+class _Placing:
+    """One placing: what is on the device so far."""
+
+    def __init__(
+        self, artifact: Artifact, device: Device, supplied: Mapping[str, TensorFile], verification: Verification
+    ) -> None:
+        self._artifact = artifact
+        self._device = device
+        self._supplied = supplied
+        self._verification = verification
+        self._infos = {weight.name: weight for weight in artifact.manifest.weights}
+        self._placed: dict[str, Buffer] = {}
+
+    def weight(self, name: str) -> Buffer:
+        """Puts a weight on the device, unless it is there."""
+        if name not in self._placed:
+            info = self._infos[name]
+            if info.section is None:
+                self._placed[name] = _place_supplied(info, self._device, self._supplied[name])
+            else:
+                self._placed[name] = self._place(info.section, self._artifact.weight(name))
+        return self._placed[name]
+
+    def prepare_all(self, names: Sequence[str], *, keep: Set[str]) -> dict[str, Buffer]:
+        """Puts prepared tensors on the device; weights that are sources only, and not to be kept, leave it again."""
+        infos = {info.name: info for info in self._artifact.manifest.prepared}
+        preparer = Preparer(self._device)
+        readers = Counter(source for name in names if infos[name].section is None for source in infos[name].sources)
+        prepared = {}
+        for name in names:
+            info = infos[name]
+            if info.section is not None:
+                prepared[name] = self._place(info.section, self._artifact.prepared(name))
+                continue
+            sources = [self.weight(source) for source in info.sources]
+            prepared[name] = preparer.prepare(bytes(self._artifact.section(info.program)), info.spec, sources)
+            readers.subtract(info.sources)
+            for source in info.sources:
+                if not readers[source] and source not in keep and source in self._placed:
+                    self._placed.pop(source).delete()
+        return prepared
+
+    def _place(self, section: str, array: Array) -> Buffer:
+        buffer = self._device.put(array)
+        self._verification.finish(section)
+        if _has_own_copy(self._device, array):
+            self._artifact.release(section)
+        return buffer
 
 
 def _place_supplied(weight: WeightInfo, device: Device, file: TensorFile) -> Buffer:
@@ -102,11 +174,12 @@ def _has_own_copy(device: Device, array: Array) -> bool:
     return not device.aliases_host or _is_copied_here(device, array)
 
 
-def open_supplied(weights: Sequence[WeightInfo], path: Path | None) -> dict[str, TensorFile]:
+def open_supplied(manifest: Manifest, entry: Entry, path: Path | None) -> dict[str, TensorFile]:
     """Opens the file, or the folder of files, that the caller supplies for weights that the artifact lacks.
 
     Args:
-        weights: The artifact's weights.
+        manifest: The artifact's manifest.
+        entry: The entry to run, one of whose programs needs the weights.
         path: A safetensors file, a folder whose safetensors files are taken together, or None.
 
     Returns:
@@ -116,7 +189,8 @@ def open_supplied(weights: Sequence[WeightInfo], path: Path | None) -> dict[str,
         InputError: Weights are missing, or have another type or other dimensions: all of them are named.
         ArtifactError: A file is not a safetensors file, or is damaged.
     """
-    wanted = {weight.name: weight.spec for weight in weights if weight.section is None}
+    needed = {name for program in entry.programs for name in manifest.needed_weights(program)}
+    wanted = {weight.name: weight.spec for weight in manifest.weights if not weight.section and weight.name in needed}
     if path is None and wanted:
         raise InputError(
             f"the artifact lacks {len(wanted)} of its weights, such as {next(iter(wanted))}",

@@ -19,7 +19,17 @@ from tpuc.runtime.artifact import SectionData, write_artifact
 from tpuc.runtime.device import Device
 from tpuc.runtime.dtypes import dtype_of
 from tpuc.runtime.executables import result_specs
-from tpuc.runtime.manifest import Argument, Entry, ExecutableInfo, Manifest, ModelInfo, Result, StateInfo, WeightInfo
+from tpuc.runtime.manifest import (
+    Argument,
+    Entry,
+    ExecutableInfo,
+    Manifest,
+    ModelInfo,
+    ProgramInfo,
+    Result,
+    StateInfo,
+    WeightInfo,
+)
 from tpuc.runtime.spec import TensorSpec
 from tpuc.runtime.structure import DictNode, InputStructure, Leaf, TupleNode
 
@@ -78,9 +88,14 @@ def simple_manifest(inputs: Sequence[str], outputs: Sequence[str], **changes: An
     returned = tuple(map(TensorSpec.parse, outputs))
     entry = Entry(
         name="main",
-        arguments=tuple(Argument(kind="input", name=spec.name) for spec in taken),
-        results=tuple(Result(kind="output", name=spec.name) for spec in returned),
-        programs={"any": "program/main"},
+        programs=(
+            ProgramInfo(
+                section="program/main",
+                serves=("any",),
+                arguments=tuple(Argument(kind="input", name=spec.name) for spec in taken),
+                results=tuple(Result(kind="output", name=spec.name) for spec in returned),
+            ),
+        ),
     )
     manifest = Manifest(
         model=ModelInfo(name="simple", source="simple.py", parameters=0),
@@ -99,8 +114,9 @@ def simple_manifest(inputs: Sequence[str], outputs: Sequence[str], **changes: An
 
 def counter_manifest(**changes: Any) -> Manifest:
     """Describes COUNTER."""
-    entry = Entry(
-        name="main",
+    program = ProgramInfo(
+        section="program/main",
+        serves=("any",),
         arguments=(
             Argument(kind="weight", name="linear.weight"),
             Argument(kind="state", name="count"),
@@ -108,8 +124,8 @@ def counter_manifest(**changes: Any) -> Manifest:
             Argument(kind="input", name="step"),
         ),
         results=(Result(kind="state", name="count"), Result(kind="output", name="y")),
-        programs={"any": "program/main"},
     )
+    entry = Entry(name="main", programs=(program,))
     weight = WeightInfo(
         name="linear.weight", dtype="f32", dims=(4, 3), section="weights/linear.weight", origin="parameter"
     )
@@ -124,6 +140,14 @@ def counter_manifest(**changes: Any) -> Manifest:
         entries=(entry,),
     )
     return replace(manifest, **changes)
+
+
+def extended(manifest: Manifest, *, first: Sequence[Argument] = (), last: Sequence[Argument] = ()) -> Manifest:
+    """Adds arguments to the one program of a manifest."""
+    (entry,) = manifest.entries
+    (program,) = entry.programs
+    program = replace(program, arguments=(*first, *program.arguments, *last))
+    return replace(manifest, entries=(replace(entry, programs=(program,)),))
 
 
 def counter_sections() -> dict[str, SectionData]:
@@ -151,15 +175,15 @@ def with_executable(
     (entry,) = manifest.entries
     program = sections["program/main"]
     assert isinstance(program, bytes)
-    executable = device.compile(program, result_specs(manifest, entry))
+    executable = device.compile(program, result_specs(manifest, entry.programs[0]))
     info = ExecutableInfo(
         section=f"executable/{device.target}",
+        program="program/main",
         target=device.target,
         platform="tpu" if device.platform == "tpu" else "cpu",
         compiler=dict(device.compiler),
         host=device.host,
         memory=executable.memory(),
-        donated=(1,) if manifest.state else (),
     )
     changed = replace(manifest, entries=(replace(entry, executables=(replace(info, **changes),)),))
     return changed, {**sections, info.section: executable.serialize()}

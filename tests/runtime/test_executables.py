@@ -239,7 +239,8 @@ def test_two_processes_at_once_share_a_cache(tmp_path: Path) -> None:
 def test_a_platforms_own_program_is_preferred(tmp_path: Path, cpu: Device, told: Told) -> None:
     manifest, sections = counter_manifest(), counter_sections()
     (entry,) = manifest.entries
-    entry = replace(entry, programs={"any": "program/main", "cpu": "program/cpu"})
+    (others,) = entry.programs
+    entry = replace(entry, programs=(others, replace(others, section="program/cpu", serves=("cpu",))))
     sections["program/cpu"] = portable(COUNTER)
     sections["program/main"] = b"for others"
     write_artifact(tmp_path / "a.bin", replace(manifest, entries=(entry,)), sections)
@@ -249,7 +250,7 @@ def test_a_platforms_own_program_is_preferred(tmp_path: Path, cpu: Device, told:
 def test_no_program_for_the_platform_is_an_error(tmp_path: Path, cpu: Device, told: Told) -> None:
     manifest, sections = counter_manifest(), counter_sections()
     (entry,) = manifest.entries
-    entry = replace(entry, programs={"tpu": "program/main"})
+    entry = replace(entry, programs=(replace(entry.programs[0], serves=("tpu", "v5e")),))
     write_artifact(tmp_path / "a.bin", replace(manifest, entries=(entry,)), sections)
     with pytest.raises(ArtifactError, match="no portable program for cpu"):
         load(tmp_path / "a.bin", device=cpu, notify=told)

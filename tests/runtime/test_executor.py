@@ -30,6 +30,7 @@ from .sample_artifacts import (
     WEIGHT,
     counter_manifest,
     counter_sections,
+    extended,
     plugin_device_name,
     portable,
     simple_manifest,
@@ -203,10 +204,9 @@ class TestSeed:
     @pytest.fixture
     def seeded(self, tmp_path: Path, device: Device) -> Program:
         manifest = simple_manifest(["x=i64[2]"], ["y=i64[2]"])
-        (entry,) = manifest.entries
-        entry = replace(entry, arguments=(*entry.arguments, Argument(kind="seed", name="seed")))
         path = tmp_path / "seeded.bin"
-        write_artifact(path, replace(manifest, entries=(entry,)), {"program/main": portable(SEEDED)})
+        seeded = extended(manifest, last=[Argument(kind="seed", name="seed")])
+        write_artifact(path, seeded, {"program/main": portable(SEEDED)})
         return load(path, device=device)
 
     def test_the_seed_is_an_argument_beside_the_inputs(self, seeded: Program) -> None:
@@ -229,10 +229,8 @@ class TestSeed:
 
 class TestLoading:
     def test_arguments_that_this_runtime_cannot_give(self, tmp_path: Path, cpu: Device) -> None:
-        manifest = counter_manifest()
-        (entry,) = manifest.entries
-        entry = replace(entry, arguments=(*entry.arguments, Argument(kind="size", name="batch")))
-        write_artifact(tmp_path / "a.bin", replace(manifest, entries=(entry,)), counter_sections())
+        manifest = extended(counter_manifest(), last=[Argument(kind="size", name="batch")])
+        write_artifact(tmp_path / "a.bin", manifest, counter_sections())
         with pytest.raises(ArtifactError, match=r"(?s)takes the size batch, which this tpuc cannot give.*Upgrade"):
             load(tmp_path / "a.bin", device=cpu)
 
@@ -364,13 +362,12 @@ def write_big(path: Path, device: Device, rows: int, columns: int, count: int) -
         lines.append(f"%a{number + 1} = stablehlo.add %a{number}, %s{number} : tensor<1x1xf32>")
     lines.append(f"return %a{count} : tensor<1x1xf32> }}")
     manifest = simple_manifest(["x=f32[1,1]"], ["y=f32[1,1]"], output_structure=node_from_json(0))
-    (entry,) = manifest.entries
-    arguments = (*(Argument(kind="weight", name=name) for name in names), *entry.arguments)
     weights = tuple(
         WeightInfo(name=name, dtype="f32", dims=(rows, columns), section=f"weights/{name}", origin="parameter")
         for name in names
     )
-    manifest = replace(manifest, weights=weights, entries=(replace(entry, arguments=arguments),))
+    manifest = extended(manifest, first=[Argument(kind="weight", name=name) for name in names])
+    manifest = replace(manifest, weights=weights)
     sections: dict[str, Any] = {"program/main": portable("\n".join(lines))}
     sections |= {weight.section: np.ones(weight.dims, np.float32) for weight in weights if weight.section}
     write_artifact(path, *with_executable(manifest, sections, device))

@@ -17,7 +17,7 @@ V1 = Path(__file__).parent / "golden" / "v1.bin"
 def test_version_1_is_the_file_that_was_written() -> None:
     assert (
         hashlib.sha256(V1.read_bytes()).hexdigest()
-        == "525e6612d7ddde6f555212a690298187ade27cfd4253330f4038e32b51eca5b3"
+        == "2933a1712936f8b730e4263823cdcfbe63e12dbbffa8d83868345e7ab8185d36"
     )
 
 
@@ -31,6 +31,7 @@ def test_version_1_is_read() -> None:
     np.testing.assert_array_equal(
         artifact.weight("embed.weight").astype(np.float32), np.arange(15, dtype=np.float32).reshape(5, 3)
     )
+    np.testing.assert_array_equal(artifact.prepared("doubled"), 2 * artifact.weight("scale"))
     assert artifact.initial_state("seen") == 0
 
 

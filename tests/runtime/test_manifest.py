@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tpuc.runtime.errors import ArtifactError
-from tpuc.runtime.manifest import ExecutableInfo, Manifest, SectionInfo, decode_manifest, encode_manifest
+from tpuc.runtime.manifest import ExecutableInfo, Manifest, PreparedInfo, SectionInfo, decode_manifest, encode_manifest
 
 from .sample_artifacts import counter_manifest
 
@@ -22,16 +22,20 @@ def complete() -> Manifest:
     (entry,) = manifest.entries
     info = ExecutableInfo(
         section="executable/cpu",
+        program="program/main",
         target="cpu",
         platform="cpu",
         compiler={"jaxlib": "0.10.2"},
         memory={"argument": 12},
         estimated_cycles=7,
-        donated=(1,),
     )
-    names = ("weights/linear.weight", "state/count", "program/main", "executable/cpu")
+    prepared = PreparedInfo(
+        name="scaled", dtype="f32", dims=(4, 3), program="prepare/0", sources=("linear.weight",), section=None
+    )
+    names = ("weights/linear.weight", "state/count", "program/main", "prepare/0", "executable/cpu")
     sections = {name: SectionInfo(sha256=HASH, size=4) for name in names}
-    return replace(manifest, sections=sections, entries=(replace(entry, executables=(info,)),))
+    entry = replace(entry, executables=(info,))
+    return replace(manifest, sections=sections, prepared=(prepared,), entries=(entry,))
 
 
 def as_json(manifest: Manifest) -> Any:
@@ -67,12 +71,21 @@ def delete(*path: Any) -> Callable[[Any], None]:
     return change
 
 
+def duplicate(*path: Any) -> Callable[[Any], None]:
+    def change(data: Any) -> None:
+        for key in path:
+            data = data[key]
+        data.append(data[0])
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (
-            set_in("entries", 0, "arguments", 2, "kind", to=3),
-            r"manifest.entries\[0\].arguments\[2\].kind: expected one of",
+            set_in("entries", 0, "programs", 0, "arguments", 2, "kind", to=3),
+            r"manifest.entries\[0\].programs\[0\].arguments\[2\].kind: expected one of",
         ),
         (set_in("entries", 0, "name", to=3), r"manifest.entries\[0\].name: expected a text, got 3"),
         (set_in("model", "parameters", to="12"), r"manifest.model.parameters: expected a number, got '12'"),
@@ -86,8 +99,8 @@ def delete(*path: Any) -> Callable[[Any], None]:
         (set_in("inputs", 0, "dims", 0, to=None), r"manifest.inputs\[0\].dims\[0\]: expected a number or a text"),
         (set_in("producer", "tpuc", to=1), r"manifest.producer.tpuc: expected a text, got 1"),
         (
-            set_in("entries", 0, "programs", "gpu", to="x"),
-            r"manifest.entries\[0\].programs: expected one of any, cpu, tpu",
+            set_in("entries", 0, "executables", 0, "platform", to="gpu"),
+            r"manifest.entries\[0\].executables\[0\].platform: expected one of cpu, tpu",
         ),
         (
             set_in("entries", 0, "executables", 0, "estimated_cycles", to=1.5),
@@ -100,7 +113,10 @@ def delete(*path: Any) -> Callable[[Any], None]:
         (set_in("unknown", to=1), r"manifest: unknown key 'unknown'"),
         (set_in("model", "unknown", to=1), r"manifest.model: unknown key 'unknown'"),
         (delete("model"), r"manifest: the key 'model' is missing"),
-        (delete("entries", 0, "results"), r"manifest.entries\[0\]: the key 'results' is missing"),
+        (
+            delete("entries", 0, "programs", 0, "results"),
+            r"manifest.entries\[0\].programs\[0\]: the key 'results' is missing",
+        ),
     ],
 )
 def test_errors_name_the_place(change: Callable[[Any], None], message: str) -> None:
@@ -128,10 +144,18 @@ def test_what_is_no_manifest_is_refused(data: object) -> None:
         ),
         (set_in("input_structure", "args", to={"tuple": [0, 1, 1]}), "the input structure does not hold"),
         (set_in("output_structure", to={"tuple": [0, 1]}), "the output structure does not hold each of the 1 outputs"),
-        (set_in("entries", 0, "arguments", 0, "name", to="w"), "uses the weight 'w', which there is not"),
-        (set_in("entries", 0, "results", 1, "name", to="z"), "uses the output 'z', which there is not"),
-        (set_in("entries", 0, "arguments", 3, "name", to="x"), "names an argument or a result twice"),
-        (set_in("entries", 0, "executables", 0, "donated", to=[4]), "donates an argument that it does not have"),
+        (
+            set_in("entries", 0, "programs", 0, "arguments", 0, "name", to="w"),
+            "uses the weight 'w', which there is not",
+        ),
+        (set_in("entries", 0, "programs", 0, "results", 1, "name", to="z"), "uses the output 'z', which there is not"),
+        (set_in("entries", 0, "programs", 0, "arguments", 3, "name", to="x"), "names an argument or a result twice"),
+        (set_in("entries", 0, "executables", 0, "program", to="x"), "compiled from a program that the entry lacks"),
+        (duplicate("entries", 0, "programs"), "the entry main names a program twice"),
+        (set_in("prepared", 0, "dtype", to="f33"), "the prepared scaled has the unknown dtype 'f33'"),
+        (set_in("prepared", 0, "sources", to=["w"]), "scaled is prepared from the weight 'w', which there is not"),
+        (set_in("prepared", 0, "program", to="prepare/x"), "the section prepare/x is used and not described"),
+        (set_in("prepared", 0, "section", to="prepared/x"), "the section prepared/x is used and not described"),
         (set_in("weights", 0, "section", to="weights/w"), "the section weights/w is used and not described"),
         (set_in("sections", "program/main", "sha256", to="xyz"), "impossible size or hash"),
         (set_in("sections", "program/main", "size", to=-1), "impossible size or hash"),
@@ -161,11 +185,18 @@ def test_two_entries_need_two_names() -> None:
         decode_manifest(data)
 
 
-@pytest.mark.parametrize("kind", ["size", "prepared"])
-def test_kinds_that_are_kept_for_later_are_read(kind: str) -> None:
+def test_a_kind_that_is_kept_for_later_is_read() -> None:
     data = as_json(complete())
-    data["entries"][0]["arguments"].append({"kind": kind, "name": "later"})
-    assert decode_manifest(data).entries[0].arguments[-1].kind == kind
+    data["entries"][0]["programs"][0]["arguments"].append({"kind": "size", "name": "later"})
+    assert decode_manifest(data).entries[0].programs[0].arguments[-1].kind == "size"
+
+
+def test_two_programs_serve_different_targets() -> None:
+    data = as_json(complete())
+    programs = data["entries"][0]["programs"]
+    programs.append(programs[0] | {"section": "program/v5e", "serves": ["v5e", "any"]})
+    with pytest.raises(ArtifactError, match="the entry main has two programs for the same target"):
+        decode_manifest(data)
 
 
 def test_a_missing_entry_is_named() -> None:

@@ -44,14 +44,18 @@ def cache(tmp_path: Path, device: Device) -> Program:
     manifest = simple_manifest(["row=bf16[1,2]"], ["fixed_out=f32[]"])
     (entry,) = manifest.entries
     names = ("count", "cache", "fixed")
-    arguments = (*(Argument(kind="state", name=name) for name in names), *entry.arguments)
-    results = (Result(kind="state", name="count"), Result(kind="state", name="cache"), *entry.results)
+    (program,) = entry.programs
+    program = replace(
+        program,
+        arguments=(*(Argument(kind="state", name=name) for name in names), *program.arguments),
+        results=(Result(kind="state", name="count"), Result(kind="state", name="cache"), *program.results),
+    )
     state = (
         StateInfo(name="count", dtype="i32", dims=(), section="state/count"),
         StateInfo(name="cache", dtype="bf16", dims=(4, 2), section="state/cache"),
         StateInfo(name="fixed", dtype="f32", dims=(), section="state/fixed"),
     )
-    manifest = replace(manifest, state=state, entries=(replace(entry, arguments=arguments, results=results),))
+    manifest = replace(manifest, state=state, entries=(replace(entry, programs=(program,)),))
     sections: dict[str, Any] = {
         "program/main": portable(CACHE),
         "state/count": np.array(0, np.int32),

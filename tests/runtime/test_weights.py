@@ -14,6 +14,7 @@ from tpuc.runtime.artifact import write_artifact
 from tpuc.runtime.device import Device
 from tpuc.runtime.errors import ArtifactError, InputError
 from tpuc.runtime.executor import load
+from tpuc.runtime.manifest import Argument
 
 from .sample_artifacts import INPUT, WEIGHT, counter_manifest, counter_sections, with_executable, write_counter
 
@@ -76,7 +77,10 @@ def test_all_that_does_not_fit_is_said_at_once(tmp_path: Path, cpu: Device) -> N
     names = ("linear.weight", "first", "second")
     weights = tuple(replace(weight, name=name, section=None) for name in names)
     del sections["weights/linear.weight"]
-    write_artifact(tmp_path / "a.bin", replace(manifest, weights=weights), sections)
+    (program,) = manifest.entries[0].programs
+    taken = (*program.arguments, *(Argument(kind="weight", name=name) for name in names[1:]))
+    entry = replace(manifest.entries[0], programs=(replace(program, arguments=taken),))
+    write_artifact(tmp_path / "a.bin", replace(manifest, weights=weights, entries=(entry,)), sections)
     save_file({"linear.weight": WEIGHT, "second": WEIGHT[0]}, tmp_path / "weights.safetensors")
     with pytest.raises(InputError, match=r"(?s)first is missing.*expected second=") as caught:
         load(tmp_path / "a.bin", device=cpu, weights=tmp_path / "weights.safetensors")

@@ -1,0 +1,40 @@
+"""Computes what programs take that depends on weights alone: concatenations, folded scales, other layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tpuc.runtime.device import Buffer, Device, LoadedExecutable
+from tpuc.runtime.spec import TensorSpec
+
+
+class Preparer:
+    """Runs the programs that prepare tensors on a device.
+
+    Models have many layers of one form, and so many tensors are prepared by one program: it is compiled once.
+
+    Attributes:
+        device: The device.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._executables: dict[bytes, LoadedExecutable] = {}
+
+    def prepare(self, program: bytes, spec: TensorSpec, sources: Sequence[Buffer]) -> Buffer:
+        """Computes one tensor.
+
+        Args:
+            program: Portable StableHLO with the sources as arguments and the tensor as its only result.
+            spec: The tensor.
+            sources: The weights that the program takes, in order, on the device.
+
+        Raises:
+            DeviceMemoryError: The device has no room.
+            DeviceError: The device refuses the program, or it failed.
+        """
+        executable = self._executables.get(program)
+        if executable is None:
+            executable = self._executables[program] = self.device.compile(program, [spec])
+        (result,) = executable.run(list(sources))
+        return result
