@@ -13,6 +13,7 @@ from tpuc.passes.convert_arith import ConvertArith
 from tpuc.passes.cse import Cse
 from tpuc.passes.fold_constants import FoldConstants
 from tpuc.passes.fold_transpose import FoldTranspose
+from tpuc.passes.hoist_weights import HoistWeights
 from tpuc.passes.narrow_f64 import NarrowF64
 from tpuc.passes.scale_before_reduce import ScaleBeforeReduce
 from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
@@ -44,7 +45,8 @@ PIPELINE: tuple[Pass, ...] = (
     FoldTranspose(),
     ScaleBeforeReduce(),  # after simplify-shape: it looks through one reshape, not through two
     SimplifyShape(),  # again: fold-transpose makes reshapes
-    Cse(),  # last: the rules leave equal operations behind
+    Cse(),  # the rules leave equal operations behind
+    HoistWeights(),  # last: the others look for patterns in what it takes away
 )
 
 #: Every pass, by its name.

@@ -129,7 +129,7 @@ class _Driver:
         self._queue = dict.fromkeys(reversed(results))
 
     def _visit(self, op: ir.OpView) -> None:
-        if _is_dead(op):
+        if is_dead(op):
             self._erase(op)
             return
         rules = self._rules.get(op.name)
@@ -205,7 +205,11 @@ def nested_ops(op: ir.OpView | ir.Operation) -> list[ir.OpView | ir.Operation]:
     return ops
 
 
-def _is_dead(op: ir.OpView) -> bool:
-    if not op.name.startswith(_PURE_DIALECTS) or any(True for result in op.results for _ in result.uses):
-        return False
-    return not any(each.name in _EFFECTS for each in nested_ops(op))
+def is_pure(op: ir.OpView) -> bool:
+    """Says whether an operation, with all that is inside it, does nothing but compute its results."""
+    return op.name.startswith(_PURE_DIALECTS) and not any(each.name in _EFFECTS for each in nested_ops(op))
+
+
+def is_dead(op: ir.OpView) -> bool:
+    """Says whether an operation can go: nobody reads its results, and it does nothing else."""
+    return not any(True for result in op.results for _ in result.uses) and is_pure(op)

@@ -72,10 +72,10 @@ def obtain(
     if not recompile:
         kind = VersionSkewError if candidates else ArtifactError
         raise kind(reason, where=str(artifact.path), hint=f"Rebuild it: {rebuild_command(artifact, device)}")
-    program = entry.program_for(device.target, device.platform)
-    if program is None:
+    portable = entry.program_for(device.target, device.platform)
+    if portable is None:
         raise ArtifactError(f"it has no portable program for {device.target}", where=str(artifact.path))
-    return _compile(artifact, program, device, reason, cache, notify)
+    return _compile(artifact, portable, device, reason, cache, notify)
 
 
 def result_specs(manifest: Manifest, program: ProgramInfo) -> list[TensorSpec]:

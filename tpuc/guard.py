@@ -15,6 +15,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from types import FrameType
 from typing import IO
 
 from tpuc.errors import TpucError
@@ -43,9 +44,16 @@ class Guard:
         self._verbose = verbose
         self._debug = debug
         self._stage = mmap.mmap(-1, _STAGE_BYTES)
+        self._interrupted = False
 
     def at(self, stage: str) -> None:
-        """Tells the parent what the child is about to do, for the message after a crash."""
+        """Tells the parent what the child is about to do, for the message after a crash.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came before, and whatever ran then swallowed it.
+        """
+        if self._interrupted:
+            raise KeyboardInterrupt
         text = stage.encode()[: _STAGE_BYTES - 1]
         self._stage[: len(text) + 1] = text + b"\0"
 
@@ -72,12 +80,18 @@ class Guard:
             self.messages = os.fdopen(os.dup(2), "w", buffering=1)
             os.dup2(log.fileno(), 2)
         faulthandler.enable(log)
+        signal.signal(signal.SIGINT, self._interrupt)
         code = self._run(work)
         try:
             sys.stdout.flush()
         except BrokenPipeError:
             return 1
         return code
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        # Raised in a callback or under an import, the exception may get lost; the next stage raises it again.
+        self._interrupted = True
+        signal.default_int_handler(number, frame)
 
     def _run(self, work: Callable[[], None]) -> int:
         try:

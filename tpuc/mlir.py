@@ -16,6 +16,10 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
+from tpuc.runtime.spec import TensorSpec
+
+#: Where the runtime has another name for an element type than MLIR.
+_DTYPE_NAMES = {"i1": "bool", "complex<f32>": "c64", "complex<f64>": "c128"}
 #: The first bytes of every MLIR bytecode file, portable artifacts included.
 BYTECODE_MAGIC = b"ML\xefR"
 
@@ -76,6 +80,13 @@ def to_portable(module: ir.Module, version: str | None = None) -> bytes:
     """
     target = version or stablehlo.get_current_version()
     return cast(bytes, _jax.mlir.serialize_portable_artifact(to_bytecode(module), target))
+
+
+def spec_of(type_: ir.RankedTensorType, name: str) -> TensorSpec:
+    """Describes a tensor of a static shape, under the names that the runtime has for element types."""
+    element = str(type_.element_type)
+    dtype = _DTYPE_NAMES.get(element, element.replace("ui", "u").lower())
+    return TensorSpec(name=name, dtype=dtype, dims=tuple(type_.shape))
 
 
 def run_pipeline(module: ir.Module, pipeline: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,7 +17,10 @@ from tpuc.frontend.capture import Argument as Captured
 from tpuc.frontend.capture import Capture
 from tpuc.loader import LoadedModel
 from tpuc.lowerings.call import TensorMeta
+from tpuc.program import OptimizedProgram, Preparation
 from tpuc.request import CompileRequest, stack_versions
+from tpuc.runtime.artifact import SectionData
+from tpuc.runtime.device import open_device
 from tpuc.runtime.dtypes import DTYPES, Array
 from tpuc.runtime.manifest import (
     Argument,
@@ -23,88 +28,194 @@ from tpuc.runtime.manifest import (
     ExecutableInfo,
     Manifest,
     ModelInfo,
+    PreparedInfo,
+    ProgramInfo,
     Result,
     StateInfo,
     WeightInfo,
 )
+from tpuc.runtime.prepare import Preparer
 from tpuc.runtime.spec import TensorSpec
 from tpuc.runtime.structure import InputStructure, node_from_json
+from tpuc.targets import Target
 
 if TYPE_CHECKING:
     from tpuc.pipeline import CompiledTarget
 
 #: The contents of sections by name.
-Sections = dict[str, Array | bytes]
-#: Which platforms a program is for.
-ProgramKey = Literal["any", "cpu", "tpu"]
+Sections = dict[str, SectionData]
 
 _BITS = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
 
 
-def package(
-    model: LoadedModel,
-    request: CompileRequest,
-    captured: Capture,
-    programs: Mapping[ProgramKey, bytes],
-    compiled: Sequence[CompiledTarget],
-) -> tuple[Manifest, Sections]:
-    """Describes a compile in a manifest, and gathers the sections that it names.
+class Packing:
+    """Gathers the sections of one artifact, and what the manifest says of them."""
 
-    Raises:
-        RequestError: A state has no first value, because the weights have none.
-    """
-    sections: Sections = {}
-    weights = tuple(
-        _weight(argument, request, sections) for argument in captured.arguments if argument.kind == "weight"
-    )
-    state = tuple(_state(argument, sections) for argument in captured.arguments if argument.kind == "state")
-    for key, program in programs.items():
-        sections[f"program/main.{key}"] = program
-    manifest = Manifest(
-        model=ModelInfo(name=model.name, source=model.source, parameters=captured.parameters),
-        producer=stack_versions(),
-        fingerprint=request.fingerprint(),
-        options=request.options(),
-        weights_mode=request.weights,
-        weights=weights,
-        state=state,
-        inputs=tuple(_spec(part.name, part.meta) for part in captured.arguments if part.kind == "input"),
-        outputs=tuple(_spec(part.name, part.meta) for part in captured.results if part.kind == "output"),
-        input_structure=InputStructure.from_json(
-            {**captured.input_structure, "names": list(captured.positional_names)}, "the inputs"
-        ),
-        output_structure=node_from_json(captured.output_structure, "the outputs"),
-        entries=(
-            Entry(
-                name="main",
-                arguments=tuple(Argument(kind=part.kind, name=part.name) for part in captured.arguments),
-                results=tuple(Result(kind=part.kind, name=part.name) for part in captured.results),
-                programs={key: f"program/main.{key}" for key in programs},
-                executables=tuple(_executable(part, captured, sections) for part in compiled),
+    def __init__(self, request: CompileRequest, captured: Capture, *, is_portable: bool) -> None:
+        """Begins an artifact.
+
+        Args:
+            request: What was asked for.
+            captured: The captured program: what the arguments and results are.
+            is_portable: Whether a program for one platform computes the same on the others.
+        """
+        self._request = request
+        self._captured = captured
+        self._is_portable = is_portable
+        self._sections: Sections = {}
+        self._prepared: dict[tuple[bytes, tuple[str, ...]], PreparedInfo] = {}
+
+    def pack(
+        self, model: LoadedModel, programs: Mapping[Target, OptimizedProgram], compiled: Sequence[CompiledTarget]
+    ) -> tuple[Manifest, Sections]:
+        """Describes a compile in a manifest, and gathers the sections that it names.
+
+        Args:
+            model: The model.
+            programs: The program of each target; targets may share one.
+            compiled: The executables.
+
+        Raises:
+            RequestError: A state has no first value, because the weights have none.
+        """
+        request, captured = self._request, self._captured
+        infos = self._programs(programs)
+        state = tuple(self._state(argument) for argument in captured.arguments if argument.kind == "state")
+        executables = tuple(self._executable(part, infos[part.executable.target]) for part in compiled)
+        entry = Entry(name="main", programs=tuple(dict.fromkeys(infos.values())), executables=executables)
+        taken = {part.name for info in entry.programs for part in info.arguments if part.kind == "weight"}
+        taken |= {source for info in self._prepared.values() if info.section is None for source in info.sources}
+        weights = tuple(
+            self._weight(argument, is_taken=argument.name in taken)
+            for argument in captured.arguments
+            if argument.kind == "weight"
+        )
+        manifest = Manifest(
+            model=ModelInfo(name=model.name, source=model.source, parameters=captured.parameters),
+            producer=stack_versions(),
+            fingerprint=request.fingerprint(),
+            options=request.options(),
+            weights_mode=request.weights,
+            weights=weights,
+            prepared=tuple(self._prepared.values()),
+            state=state,
+            inputs=tuple(_spec(part.name, part.meta) for part in captured.arguments if part.kind == "input"),
+            outputs=tuple(_spec(part.name, part.meta) for part in captured.results if part.kind == "output"),
+            input_structure=InputStructure.from_json(
+                {**captured.input_structure, "names": list(captured.positional_names)}, "the inputs"
             ),
-        ),
-    )
-    return manifest, sections
+            output_structure=node_from_json(captured.output_structure, "the outputs"),
+            entries=(entry,),
+        )
+        return manifest, self._sections
+
+    def _programs(self, programs: Mapping[Target, OptimizedProgram]) -> dict[Target, ProgramInfo]:
+        """Describes the program of each target."""
+        targets: dict[bytes, list[Target]] = {}
+        for target, program in programs.items():
+            targets.setdefault(program.main, []).append(target)
+        # What serves any other target is best the plain program for the cpu.
+        for_any = next((target for target in programs if target.platform == "cpu"), next(iter(programs)))
+        infos: dict[Target, ProgramInfo] = {}
+        for served in targets.values():
+            names = list(map(str, served))
+            if for_any in served and self._is_portable:
+                names.append("any")
+            elif not self._is_portable and served[0].platform == "tpu" and "tpu" not in _all_names(infos):
+                names.append("tpu")
+            infos |= dict.fromkeys(served, self._program(programs[served[0]], names))
+        return infos
+
+    def _program(self, program: OptimizedProgram, serves: Sequence[str]) -> ProgramInfo:
+        section = f"program/main.{serves[0]}"
+        self._sections[section] = program.main
+        prepared = {part.spec.name: self._preparation(part).name for part in program.preparations}
+        return ProgramInfo(
+            section=section,
+            serves=tuple(serves),
+            arguments=tuple(
+                Argument(kind=part.kind, name=prepared[part.name] if part.kind == "prepared" else part.name)
+                for part in program.arguments
+            ),
+            results=tuple(Result(kind=part.kind, name=part.name) for part in self._captured.results),
+        )
+
+    def _preparation(self, part: Preparation) -> PreparedInfo:
+        """Describes a prepared tensor; what two programs prepare alike is one."""
+        key = (part.program, part.sources)
+        if key not in self._prepared:
+            name = f"{part.sources[0]}.prepared.{len(self._prepared)}"
+            section = f"prepared/{name}" if self._request.weights == "embed" else None
+            self._prepared[key] = PreparedInfo(
+                name=name,
+                dtype=part.spec.dtype,
+                dims=tuple(part.spec.shape),
+                program=self._prepare_section(part.program),
+                sources=part.sources,
+                section=section,
+            )
+            if section is not None:
+                self._sections[section] = partial(self._computed, part)
+        return self._prepared[key]
+
+    def _prepare_section(self, program: bytes) -> str:
+        section = f"prepare/{hashlib.sha256(program).hexdigest()[:16]}"
+        self._sections[section] = program
+        return section
+
+    @cached_property
+    def _preparer(self) -> Preparer:
+        return Preparer(open_device("cpu"))
+
+    def _computed(self, part: Preparation) -> Iterator[memoryview]:
+        """Computes a prepared tensor when it is written, so that one is in memory at a time, and gives its bytes."""
+        tensors = {argument.name: argument for argument in self._captured.arguments if argument.kind == "weight"}
+        device = self._preparer.device
+        sources = [device.put(_contents(tensors[name])) for name in part.sources]
+        result = self._preparer.prepare(part.program, part.spec, sources)
+        for source in sources:
+            source.delete()
+        yield np.ascontiguousarray(result.to_numpy()).reshape(-1).view(np.uint8).data
+        result.delete()
+
+    def _weight(self, argument: Captured, *, is_taken: bool) -> WeightInfo:
+        spec = _spec(argument.name, argument.meta)
+        # What a checkpoint does not hold (frequencies computed from the configuration) always goes into the artifact.
+        is_given_later = self._request.weights == "none" and argument.persistent
+        is_stored = not is_given_later and (is_taken or self._request.weights == "external")
+        section = f"weights/{argument.name}" if is_stored else None
+        if section is not None:
+            self._sections[section] = _contents(argument)
+        assert argument.origin
+        return WeightInfo(
+            name=argument.name, dtype=spec.dtype, dims=argument.meta.shape, section=section, origin=argument.origin
+        )
+
+    def _state(self, argument: Captured) -> StateInfo:
+        section = f"state/{argument.name}"
+        self._sections[section] = _contents(argument)
+        spec = _spec(argument.name, argument.meta)
+        return StateInfo(name=argument.name, dtype=spec.dtype, dims=argument.meta.shape, section=section)
+
+    def _executable(self, compiled: CompiledTarget, program: ProgramInfo) -> ExecutableInfo:
+        executable = compiled.executable
+        # Several builds of one compiler may serve one target.
+        section = f"executable/main.{executable.target}.{len(self._sections)}"
+        self._sections[section] = executable.serialized
+        return ExecutableInfo(
+            section=section,
+            program=program.section,
+            target=str(executable.target),
+            platform=executable.target.platform,
+            compiler=dict(executable.compiler),
+            host=executable.host,
+            memory=dict(executable.memory),
+            estimated_cycles=compiled.cycles.estimated or None,
+        )
 
 
-def _weight(argument: Captured, request: CompileRequest, sections: Sections) -> WeightInfo:
-    spec = _spec(argument.name, argument.meta)
-    # What a checkpoint does not hold (frequencies computed from the configuration) always goes into the artifact.
-    is_given_later = request.weights == "none" and argument.persistent
-    section = None if is_given_later else f"weights/{argument.name}"
-    if section is not None:
-        sections[section] = _contents(argument)
-    assert argument.origin
-    return WeightInfo(
-        name=argument.name, dtype=spec.dtype, dims=argument.meta.shape, section=section, origin=argument.origin
-    )
-
-
-def _state(argument: Captured, sections: Sections) -> StateInfo:
-    section = f"state/{argument.name}"
-    sections[section] = _contents(argument)
-    spec = _spec(argument.name, argument.meta)
-    return StateInfo(name=argument.name, dtype=spec.dtype, dims=argument.meta.shape, section=section)
+def _all_names(infos: Mapping[Target, ProgramInfo]) -> set[str]:
+    return {name for info in infos.values() for name in info.serves}
 
 
 def _contents(argument: Captured) -> Array:
@@ -130,20 +241,3 @@ def to_numpy(tensor: torch.Tensor) -> Array:
 
 def _spec(name: str, meta: TensorMeta) -> TensorSpec:
     return TensorSpec(name=name, dtype=DTYPE_NAMES[meta.dtype], dims=meta.shape)
-
-
-def _executable(compiled: CompiledTarget, captured: Capture, sections: Sections) -> ExecutableInfo:
-    executable = compiled.executable
-    # Several builds of one compiler may serve one target.
-    section = f"executable/main.{executable.target}.{len(sections)}"
-    sections[section] = executable.serialized
-    return ExecutableInfo(
-        section=section,
-        target=str(executable.target),
-        platform=executable.target.platform,
-        compiler=dict(executable.compiler),
-        host=executable.host,
-        memory=dict(executable.memory),
-        estimated_cycles=compiled.cycles.estimated or None,
-        donated=tuple(index for index, part in enumerate(captured.arguments) if part.kind == "state"),
-    )

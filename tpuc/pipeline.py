@@ -17,12 +17,14 @@ from torch.export import ExportedProgram
 
 from tpuc import mlir
 from tpuc.backend.compile import Executable, compile_program
+from tpuc.backend.estimate import LibtpuEstimator
 from tpuc.fake import fake_weights
 from tpuc.frontend import stablehlo
 from tpuc.frontend.capture import Capture, capture, export
 from tpuc.loader import LoadedModel
-from tpuc.packaging import ProgramKey, package
+from tpuc.packaging import Packing
 from tpuc.passes import parse_pipeline, run_passes
+from tpuc.program import OptimizedProgram, take_apart
 from tpuc.progress import Progress
 from tpuc.report.cycles import Cycles, count_cycles
 from tpuc.request import CompileRequest
@@ -92,11 +94,12 @@ def compile_model(
         with progress.stage("lower"):
             lowered = stablehlo.lower(captured, torch_mlir)
     with progress.stage("passes"):
-        programs = {key: _optimize(lowered, key, request, dump) for key in _program_keys(lowered, request)}
+        programs = _optimize_all(lowered, request, dump)
     with progress.stage("compile"):
         executables = _compile_all(programs, request, dump)
     with progress.stage("write"):
-        manifest, sections = package(model, request, captured, programs, executables)
+        packing = Packing(request, captured, is_portable=lowered.is_portable)
+        manifest, sections = packing.pack(model, programs, executables)
         manifest = write_artifact(output, manifest, sections)
     for note in (*model.notes, *captured.notes):
         progress.note(note)
@@ -111,24 +114,32 @@ def capture_model(model: LoadedModel, *, with_weights: bool) -> Capture:
         return capture(export(model.program, model.args, model.kwargs))
 
 
-def _program_keys(lowered: stablehlo.Lowered, request: CompileRequest) -> list[ProgramKey]:
-    """The programs to make: one for any platform, or one for each where JAX lowers an operation differently."""
-    if lowered.is_portable:
-        return ["any"]
-    return sorted({target.platform for target in request.targets})
+def _optimize_all(
+    lowered: stablehlo.Lowered, request: CompileRequest, dump: Path | None
+) -> dict[Target, OptimizedProgram]:
+    """Makes the program of each target; targets whose programs come out equal share one."""
+    made: dict[bytes, OptimizedProgram] = {}
+    programs = {}
+    for target in request.targets:
+        program = _optimize(lowered, target, request, dump)
+        programs[target] = made.setdefault(program.main, program)
+    return programs
 
 
-def _optimize(lowered: stablehlo.Lowered, key: ProgramKey, request: CompileRequest, dump: Path | None) -> bytes:
-    """Links a program, runs the passes over it, and returns it as a portable artifact."""
-    target = next(target for target in request.targets if key in ("any", target.platform))
-    with mlir.make_context() as context:
-        module = lowered.module("cpu" if key == "any" else key, context)
-        run_passes(module, parse_pipeline(request.passes), target, dump=dump and dump / key)
-        return mlir.to_portable(module)
+def _optimize(
+    lowered: stablehlo.Lowered, target: Target, request: CompileRequest, dump: Path | None
+) -> OptimizedProgram:
+    """Links the program for a target, runs the passes over it, and takes it apart."""
+    estimator = nullcontext() if target.chip is None else LibtpuEstimator(target)
+    with mlir.make_context() as context, estimator as asked:
+        module = lowered.module(target.platform, context)
+        folder = dump and dump / str(target)
+        run_passes(module, parse_pipeline(request.passes), target, estimator=asked, dump=folder)
+        return take_apart(module)
 
 
 def _compile_all(
-    programs: Mapping[ProgramKey, bytes], request: CompileRequest, dump: Path | None
+    programs: Mapping[Target, OptimizedProgram], request: CompileRequest, dump: Path | None
 ) -> tuple[CompiledTarget, ...]:
     """Compiles for every target, with every libtpu where several are asked for, side by side."""
     jobs = [
@@ -138,15 +149,12 @@ def _compile_all(
     ]
     # One compile keeps about one core busy.
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return tuple(pool.map(lambda job: _compile_one(programs, job[0], job[1], dump), jobs))
+        return tuple(pool.map(lambda job: _compile_one(programs[job[0]], job[0], job[1], dump), jobs))
 
 
-def _compile_one(
-    programs: Mapping[ProgramKey, bytes], target: Target, libtpu: Path | None, dump: Path | None
-) -> CompiledTarget:
-    program = programs.get("any") or programs[target.platform]
+def _compile_one(program: OptimizedProgram, target: Target, libtpu: Path | None, dump: Path | None) -> CompiledTarget:
     start = time.perf_counter()
-    executable = compile_program(program, target, libtpu=libtpu)
+    executable = compile_program(program.main, target, libtpu=libtpu)
     seconds = time.perf_counter() - start
     if dump is not None:
         with replacing(dump / f"{target}.hlo.txt") as replacement:

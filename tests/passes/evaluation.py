@@ -18,7 +18,6 @@ from tpuc.runtime.spec import TensorSpec
 
 #: Floats that a rule gets wrong if it gets any wrong.
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 2.5, float("inf"), float("-inf"), float("nan"))
-_DTYPE_NAMES = {"i1": "bool", "complex<f32>": "c64", "complex<f64>": "c128"}
 #: Operations that StableHLO's reference interpreter ends the process over.
 _NOT_INTERPRETED = ("stablehlo.custom_call", "stablehlo.dot", "stablehlo.rng")
 
@@ -94,12 +93,4 @@ def _cpu() -> Device:
 
 
 def _specs(values: Sequence[ir.Value[ir.RankedTensorType]]) -> list[TensorSpec]:
-    return [
-        TensorSpec(name="", dtype=_dtype_name(type_.element_type), dims=tuple(type_.shape))
-        for type_ in (value.type for value in values)
-    ]
-
-
-def _dtype_name(element_type: ir.Type) -> str:
-    name = str(element_type)
-    return _DTYPE_NAMES.get(name, name.replace("ui", "u").lower())
+    return [mlir.spec_of(value.type, "") for value in values]

@@ -61,18 +61,26 @@ def compile_program(program: bytes, target: Target, *, libtpu: Path | None = Non
         CrashError: The compiler ended its process.
         RequestError: There is no libtpu.
     """
-    if target.chip is None:
-        env = _QUIET
-        fields = {"do": "compile_cpu"}
-    else:
-        env = {**_QUIET, **_COMPILE_ONLY, "TPU_ACCELERATOR_TYPE": target.chip.accelerator_type}
+    with start_worker(target) as worker:
+        return compile_in(worker, program, target, libtpu=libtpu)
+
+
+def start_worker(target: Target) -> Worker:
+    """Starts a process that compiles for a target, with one libtpu; it may compile several programs."""
+    env = {**_QUIET, **_COMPILE_ONLY, "TPU_ACCELERATOR_TYPE": target.chip.accelerator_type} if target.chip else _QUIET
+    return Worker(WORKER, env=env)
+
+
+def compile_in(worker: Worker, program: bytes, target: Target, *, libtpu: Path | None = None) -> Executable:
+    """Compiles a program in a process that `start_worker` started; see `compile_program`."""
+    fields = {"do": "compile_cpu"}
+    if target.chip is not None:
         path = str(libtpu or installed_libtpu())
         fields = {"do": "compile_tpu", "libtpu": path, "topology": target.chip.topology}
-    with Worker(WORKER, env=env) as worker:
-        try:
-            answer, blobs = worker.call(fields, {"program": program}, what=f"the compile for {target}")
-        except BackendError as error:
-            raise _explain(error, target) from error
+    try:
+        answer, blobs = worker.call(fields, {"program": program}, what=f"the compile for {target}")
+    except BackendError as error:
+        raise _explain(error, target) from error
     return Executable(
         target=target,
         serialized=blobs["executable"],

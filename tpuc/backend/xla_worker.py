@@ -6,6 +6,7 @@ by side: `tpuc.backend.compile` sets the variables that libtpu wants before it i
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import jaxlib.version
@@ -24,14 +25,20 @@ _client: Any = xla_client
 
 def compile_tpu(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
     """Compiles for a TPU topology, with no TPU: through libtpu's compile-only client."""
-    _client.load_pjrt_plugin_dynamically("tpu", fields["libtpu"])
-    _client.initialize_pjrt_plugin("tpu")
+    _load_libtpu(fields["libtpu"])
     topology = _client.make_tfrt_tpu_c_api_device_topology(
         f"{fields['topology']}:1x1x1", chips_per_host_bounds=(1, 1, 1), num_slices=1
     )
     device = topology._make_compile_only_devices()[0]
     executable = _compile(device.client.compile, device, blobs["program"])
     return _answer(executable, topology.platform_version, host="")
+
+
+@cache
+def _load_libtpu(path: str) -> None:
+    # A process can load one, once.
+    _client.load_pjrt_plugin_dynamically("tpu", path)
+    _client.initialize_pjrt_plugin("tpu")
 
 
 def compile_cpu(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:

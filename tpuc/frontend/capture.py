@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -122,8 +123,7 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
             that a static program cannot.
     """
     _check_binding(module, args, kwargs)
-    # torch.export takes the sizes of an input that another is a view of to be unknown.
-    args, kwargs = pytree.tree_map_only(torch.Tensor, _own, (args, dict(kwargs)))
+    args, kwargs = _separate(args, dict(kwargs))
     try:
         with torch.no_grad():
             return torch.export.export(module, args, kwargs, strict=False)
@@ -131,9 +131,18 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
         raise _export_error(error, f"Given: {_given(module, args, kwargs)}") from error
 
 
-def _own(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor with memory of its own in place of a view."""
-    return tensor.clone() if tensor._is_view() else tensor
+def _separate(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Gives tensors that share memory a copy each: torch.export takes the sizes of one that others view as unknown."""
+    tensors = pytree.tree_leaves((args, kwargs))
+    readers = Counter(_memory(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor))
+    separate: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(
+        torch.Tensor, lambda tensor: tensor.clone() if readers[_memory(tensor)] > 1 else tensor, (args, kwargs)
+    )
+    return separate
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def capture(program: ExportedProgram) -> Capture:

@@ -1,0 +1,104 @@
+"""What of a program depends on weights alone, and taking such computations out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func
+
+from tpuc.passes.main import Function
+from tpuc.passes.rewrite import Tensor, defining_op, is_pure, nested_ops
+
+#: How far back `is_weight_only` looks. What is computed from weights in models is far shorter.
+_OPERATIONS = 100
+
+
+class Weights:
+    """The arguments of `@main` that hold weights, and what is computed from them alone."""
+
+    def __init__(self, main: Function) -> None:
+        """Reads the arguments as they are now."""
+        self._arguments = set(main.arguments_of("weight", "prepared"))
+
+    def is_weight_only(self, value: ir.Value[Any]) -> bool:
+        """Says whether a value depends on at least one weight, and on nothing but weights and constants."""
+        found, todo, seen = False, [value], set[ir.Value[Any]]()
+        while todo:
+            each = todo.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            op = defining_op(each)
+            if op is None:
+                if each not in self._arguments:
+                    return False
+                found = True
+            elif not can_prepare(op) or len(seen) > _OPERATIONS:
+                return False
+            else:
+                todo.extend(op.operands)
+        return found
+
+
+def can_prepare(op: ir.OpView) -> bool:
+    """Says whether an operation may run before the program: it has one result and no effect, and captures nothing."""
+    return len(op.results) == 1 and is_pure(op) and op.name != "stablehlo.composite" and not _captures(op)
+
+
+def _captures(op: ir.OpView) -> bool:
+    """Whether the regions of an operation read values from outside of it."""
+    if not len(op.regions):
+        return False
+    inside = nested_ops(op)[1:]
+    own: set[ir.Value[Any]] = {result for each in inside for result in each.results}
+    own |= {argument for each in (op, *inside) for region in each.regions for argument in region.blocks[0].arguments}
+    return any(operand not in own for each in inside for operand in each.operands)
+
+
+def slice_back(values: Sequence[Tensor], is_leaf: Callable[[Tensor], bool]) -> tuple[list[ir.OpView], list[Tensor]]:
+    """Finds what values are computed from.
+
+    Args:
+        values: The values.
+        is_leaf: Where to stop.
+
+    Returns:
+        The operations, each after those that it reads, and the leaves in the order in which they are met.
+    """
+    ops: dict[Tensor, ir.OpView] = {}  # by their first results, in order
+    leaves: dict[Tensor, None] = {}
+    todo: list[tuple[Tensor, bool]] = [(value, False) for value in reversed(values)]
+    while todo:
+        value, are_operands_done = todo.pop()
+        if value in leaves:
+            continue
+        if is_leaf(value):
+            leaves[value] = None
+            continue
+        op = defining_op(value)
+        assert op is not None, "an argument is a leaf"
+        if op.results[0] in ops:
+            continue
+        if are_operands_done:
+            ops[op.results[0]] = op
+        else:
+            todo.append((value, True))
+            todo.extend((operand, False) for operand in reversed(list(op.operands)))
+    return list(ops.values()), list(leaves)
+
+
+def clone_into(
+    function: Function, ops: Iterable[ir.OpView], leaves: Sequence[Tensor], results: Sequence[Tensor]
+) -> None:
+    """Gives an empty function copies of operations, with its arguments for the leaves, and lets it return results."""
+    new: dict[Tensor, Tensor] = dict(zip(leaves, function.block.arguments, strict=True))
+    with ir.InsertionPoint(function.block):
+        for op in ops:
+            copy = op.operation.clone()
+            for number, operand in enumerate(op.operands):
+                copy.operands[number] = new[operand]
+            new.update(zip(op.results, copy.results, strict=True))
+        with function.op.location:
+            func.ReturnOp([new[result] for result in results])

@@ -1,0 +1,88 @@
+"""The TPU compiler's estimates for passes: what would this program cost?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jaxlib.mlir import ir
+
+from tpuc import mlir
+from tpuc.backend.compile import compile_in, start_worker
+from tpuc.errors import BackendError, CrashError
+from tpuc.report.cycles import count_cycles
+from tpuc.runtime.cache import default_folder
+from tpuc.runtime.files import replacing
+from tpuc.targets import Target
+from tpuc.worker import Worker
+
+_logger = logging.getLogger(__name__)
+
+
+class LibtpuEstimator:
+    """Compiles programs with libtpu for their estimated cycles, and keeps the answers in the user's cache folder.
+
+    The compiler's process is started when the first program comes that has no answer yet.
+    """
+
+    def __init__(self, target: Target, *, folder: Path | None = None) -> None:
+        """Prepares for a chip.
+
+        Args:
+            target: The chip.
+            folder: Where to keep the answers; None takes the user's cache folder.
+        """
+        self._target = target
+        self._folder = folder or default_folder() / "estimates"
+        self._worker: Worker | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is not None:
+            self._worker.close()
+
+    def cycles(self, module: ir.Module) -> int | None:
+        """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module."""
+        program = mlir.to_portable(module)
+        path = self._folder / self._key(program)
+        try:
+            kept: int | None = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            kept = self._compile(program)
+            self._keep(path, kept)
+        return kept
+
+    def _key(self, program: bytes) -> str:
+        parts = [str(self._target), version("libtpu"), version("jaxlib"), hashlib.sha256(program).hexdigest()]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def _compile(self, program: bytes) -> int | None:
+        if self._worker is None:
+            self._worker = start_worker(self._target)
+        try:
+            executable = compile_in(self._worker, program, self._target)
+        except BackendError:
+            return None
+        except CrashError:
+            # The next program gets a new process.
+            self._worker.close()
+            self._worker = None
+            return None
+        return count_cycles(executable.hlo).estimated or None
+
+    def _keep(self, path: Path, cycles: int | None) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as replacement:
+                replacement.file.write(json.dumps(cycles).encode())
+        except OSError as error:
+            _logger.warning("an estimate is not kept: %s", error)

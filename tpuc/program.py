@@ -1,0 +1,83 @@
+"""Optimized programs as an artifact holds them: `@main`, and what is prepared for it from weights, each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from jaxlib.mlir import ir
+
+from tpuc import mlir
+from tpuc.passes.main import ARGUMENT, Function, Main, name_of
+from tpuc.runtime.manifest import Argument, ArgumentKind
+from tpuc.runtime.spec import TensorSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """A program that computes one tensor from weights.
+
+    Attributes:
+        program: Portable StableHLO: the sources are its arguments, the tensor its only result.
+        spec: The tensor, under its name in the program that takes it.
+        sources: The weights, in order.
+    """
+
+    program: bytes
+    spec: TensorSpec
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizedProgram:
+    """A program after the passes.
+
+    Attributes:
+        main: Portable StableHLO.
+        arguments: What `main` takes, in order.
+        preparations: How each of its `prepared` arguments is computed.
+    """
+
+    main: bytes
+    arguments: tuple[Argument, ...]
+    preparations: tuple[Preparation, ...]
+
+
+def take_apart(module: ir.Module) -> OptimizedProgram:
+    """Makes portable programs of a module's `@main` and of the functions that prepare tensors for it.
+
+    Args:
+        module: A module after the passes; the functions for preparing leave it.
+    """
+    main = Main(module)
+    arguments = tuple(_argument(each) for each in main.argument_names)
+    preparations = tuple(_preparations(main))
+    return OptimizedProgram(main=mlir.to_portable(module), arguments=arguments, preparations=preparations)
+
+
+def _argument(name: str) -> Argument:
+    kind, _, rest = name.partition(":")
+    return Argument(kind=cast(ArgumentKind, kind), name=rest)
+
+
+def _preparations(main: Main) -> Iterator[Preparation]:
+    for function in main.preparations():
+        with function.op.context, ir.Location.unknown():
+            alone = ir.Module.create()
+            with ir.InsertionPoint(alone.body):
+                copy = Function(function.op.operation.clone().opview)
+            copy.op.attributes["sym_name"] = ir.StringAttr.get("main")
+            copy.op.attributes["sym_visibility"] = ir.StringAttr.get("public")
+        sources = tuple(_argument(name).name for name in copy.argument_names)
+        # Layers of one form are prepared by one program.
+        copy.remove_attribute(ARGUMENT)
+        result = copy.block.operations[-1].operands[0]
+        spec = mlir.spec_of(result.type, name_of(function.op))
+        yield Preparation(program=_without_locations(alone), spec=spec, sources=sources)
+        function.op.erase()
+
+
+def _without_locations(module: ir.Module) -> bytes:
+    mlir.run_pipeline(module, "strip-debuginfo")
+    return mlir.to_portable(module)
