@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tpuc.errors import RequestError
+from tpuc.passes.attention_kernel import AttentionKernel
 from tpuc.passes.base import Estimator, Pass, PassContext, PassReport, run_passes
 from tpuc.passes.convert_arith import ConvertArith
 from tpuc.passes.cse import Cse
@@ -43,6 +44,7 @@ PIPELINE: tuple[Pass, ...] = (
     UnbatchDot(),  # before simplify-shape, which turns the copy for a batch of one into a reshape
     SimplifyShape(),  # before fold-transpose: reshapes stand between transposes and products
     FoldTranspose(),
+    AttentionKernel(),  # after fold-transpose, which finds the projections behind what takes the heads apart
     ScaleBeforeReduce(),  # after simplify-shape: it looks through one reshape, not through two
     SimplifyShape(),  # again: fold-transpose makes reshapes
     Cse(),  # the rules leave equal operations behind

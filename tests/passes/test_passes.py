@@ -36,7 +36,7 @@ from .evaluation import evaluate, has_function, make_inputs
 
 FOLDER = Path(__file__).parent
 #: Modules of the package that are not passes.
-FRAME = {"__init__", "base", "main", "rewrite", "tensors", "weight_only"}
+FRAME = {"__init__", "base", "main", "rewrite", "static_values", "tensors", "weight_only"}
 
 
 @dataclass(frozen=True, kw_only=True)
