@@ -38,8 +38,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -51,12 +49,14 @@ from tpuc.lowerings.flash_attention import lower_flash_attention
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Tensor
 from tpuc.passes.static_values import static_value
-from tpuc.passes.tensors import broadcast, is_identity, producer
+from tpuc.passes.tensors import broadcast, is_identity, producer, shape_struct
 from tpuc.runtime.dtypes import Array
 from tpuc.targets import Chip
 
-_FLOATS: Mapping[str, Any] = {"f32": jnp.float32, "bf16": jnp.bfloat16}
-_MASKS: Mapping[str, Any] = {**_FLOATS, "i1": jnp.bool_}
+#: What is this small stands for minus infinity: a score added to it is lost.
+MASKED = -1e30
+_FLOATS = ("f32", "bf16")
+_MASKS = (*_FLOATS, "i1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,21 +178,23 @@ class _Kernels:
         """Drops a mask that hides nothing, or only what causality hides."""
         if mask is None:
             return None, attention.is_causal
+        mask = _unbroadcast(mask)
         if mask not in self._masks:
             self._masks[mask] = static_value(mask)
         values = self._masks[mask]
         hides = None if values is None else _hidden(values)
         if hides is None:
-            return _unbroadcast(mask), attention.is_causal
+            return mask, attention.is_causal
         if not hides.any():
             return None, attention.is_causal
+        # Each row that causality leaves sees something, so the least number hides as minus infinity does.
         later = ~np.tri(attention.query.type.shape[2], attention.key.type.shape[2], dtype=np.bool_)
         if np.array_equal(hides, np.broadcast_to(later, hides.shape)):
             return None, True
         return mask, attention.is_causal
 
     def _lower(self, operands: list[Tensor], *, is_causal: bool, scale: float) -> ir.Module:
-        shapes = [_shape_of(value) for value in operands]
+        shapes = [shape_struct(value) for value in operands]
         kind = (*((shape.shape, shape.dtype) for shape in shapes), is_causal, scale)
         if kind not in self._modules:
             query, key, value, *mask = shapes
@@ -205,16 +207,11 @@ class _Kernels:
         return self._modules[kind]
 
 
-def _shape_of(value: Tensor) -> jax.ShapeDtypeStruct:
-    dtype = _MASKS[str(value.type.element_type)]
-    return jax.ShapeDtypeStruct(tuple(value.type.shape), dtype)  # type: ignore[no-untyped-call]
-
-
 def _hidden(mask: Array) -> Array | None:
     """Which scores a mask hides, if that is all that it does: it adds nothing to the others."""
     if mask.dtype == np.bool_:
         return np.logical_not(mask)
-    hidden = np.asarray(mask == -np.inf)
+    hidden = np.asarray(mask < MASKED)
     return None if np.any(mask[~hidden]) else hidden
 
 
