@@ -36,7 +36,7 @@ _REWRITES_PER_OPERATION = 50
 
 #: Operations of these dialects can go when nobody reads their results, but for those named below.
 _PURE_DIALECTS = ("stablehlo.", "chlo.", "arith.", "tensor.")
-EFFECTS = frozenset(
+_EFFECTS = frozenset(
     f"stablehlo.{name}"
     for name in (
         "all_gather",
@@ -215,7 +215,7 @@ def nested_ops(op: ir.OpView | ir.Operation) -> list[ir.OpView | ir.Operation]:
 
 def is_pure(op: ir.OpView) -> bool:
     """Says whether an operation, with all that is inside it, does nothing but compute its results."""
-    return op_name(op).startswith(_PURE_DIALECTS) and not any(op_name(each) in EFFECTS for each in nested_ops(op))
+    return op_name(op).startswith(_PURE_DIALECTS) and not any(op_name(each) in _EFFECTS for each in nested_ops(op))
 
 
 def is_dead(op: ir.OpView) -> bool:

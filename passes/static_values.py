@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
 from tpuc import mlir
-from tpuc.passes.rewrite import EFFECTS, Tensor, defining_op, op_name
+from tpuc.passes.rewrite import Tensor, defining_op, is_pure
 from tpuc.runtime.device import open_device
 from tpuc.runtime.dtypes import DTYPES, Array
 from tpuc.runtime.spec import TensorSpec
@@ -53,7 +53,7 @@ def _operations(value: Tensor, most: int) -> list[ir.OpView] | None:
     while todo:
         current, is_ready = todo.pop()
         op = defining_op(current)
-        if op is None or len(op.regions) > 1 or op_name(op) in EFFECTS or len(ordered) > most:
+        if op is None or not is_pure(op) or len(ordered) > most:
             return None
         if op.results[0] in ordered:
             continue

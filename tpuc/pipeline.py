@@ -167,7 +167,7 @@ def _kernels_note(compiled: CompiledTarget) -> str:
     cycles = compiled.cycles
     if not cycles.kernels:
         return ""
-    what = f"{cycles.kernels} kernels on {compiled.executable.target}, which the compiler makes no estimate of,"
+    what = f"the kernels on {compiled.executable.target} ({cycles.kernels}), which the compiler makes no estimate of,"
     if cycles.uncounted_kernels:
         return f"{what} are not in the cycles"
     return f"{what} are counted at twice their roofline: {cycles.kernel_cycles:,} of the {cycles.total:,} cycles"
