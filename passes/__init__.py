@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tpuc.errors import RequestError
+from tpuc.passes.attention_kernel import AttentionKernel
 from tpuc.passes.base import Estimator, Pass, PassContext, PassReport, run_passes
 from tpuc.passes.convert_arith import ConvertArith
 from tpuc.passes.cse import Cse
@@ -15,6 +16,7 @@ from tpuc.passes.fold_constants import FoldConstants
 from tpuc.passes.fold_transpose import FoldTranspose
 from tpuc.passes.hoist_weights import HoistWeights
 from tpuc.passes.narrow_f64 import NarrowF64
+from tpuc.passes.recompose_attention import RecomposeAttention
 from tpuc.passes.scale_before_reduce import ScaleBeforeReduce
 from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
 from tpuc.passes.simplify_shape import SimplifyShape
@@ -43,6 +45,8 @@ PIPELINE: tuple[Pass, ...] = (
     UnbatchDot(),  # before simplify-shape, which turns the copy for a batch of one into a reshape
     SimplifyShape(),  # before fold-transpose: reshapes stand between transposes and products
     FoldTranspose(),
+    RecomposeAttention(),  # after fold-transpose: it goes by products of plain rows and columns
+    AttentionKernel(),  # after fold-transpose, which finds the projections behind what takes the heads apart
     ScaleBeforeReduce(),  # after simplify-shape: it looks through one reshape, not through two
     SimplifyShape(),  # again: fold-transpose makes reshapes
     Cse(),  # the rules leave equal operations behind

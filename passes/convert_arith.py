@@ -31,7 +31,7 @@ from jaxlib.mlir.dialects import arith, chlo, stablehlo
 
 from tpuc.errors import PassError
 from tpuc.passes.base import Pass, PassContext
-from tpuc.passes.rewrite import Rules, Tensor, defining_op
+from tpuc.passes.rewrite import Rules, Tensor, defining_op, op_name
 from tpuc.passes.tensors import broadcast, constant_integers, is_static, producer, reshape, splat_constant, zeros
 
 RULES = Rules()
@@ -98,8 +98,8 @@ def _check(module: ir.Module) -> None:
     left: list[str] = []
 
     def collect(op: ir.Operation) -> ir.WalkResult:
-        if not op.name.startswith(_READ_BY_XLA) or op.name.startswith(_TO_BE_GONE):
-            left.append(f"{op.name} at {str(op.location).removeprefix('loc(').removesuffix(')')}")
+        if not op_name(op).startswith(_READ_BY_XLA) or op_name(op).startswith(_TO_BE_GONE):
+            left.append(f"{op_name(op)} at {str(op.location).removeprefix('loc(').removesuffix(')')}")
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(collect)
@@ -250,7 +250,7 @@ def tensor_cast(op: ir.OpView) -> Tensor | None:
     """tensor.cast to the type that the tensor had before it was cast away from it => the tensor."""
     source = op.operands[0]
     owner = defining_op(source)
-    if owner is not None and owner.name == "tensor.cast":
+    if owner is not None and op_name(owner) == "tensor.cast":
         source = owner.operands[0]
     return source if source.type == op.result.type else None
 
@@ -259,7 +259,7 @@ def tensor_cast(op: ir.OpView) -> Tensor | None:
 def tensor_from_elements(op: ir.OpView) -> Tensor | None:
     """tensor.from_elements of one scalar that was extracted from a constant place of a tensor => slice and reshape."""
     extract = defining_op(op.operands[0]) if len(op.operands) == 1 else None
-    if extract is None or extract.name != "tensor.extract" or not is_static(extract.operands[0]):
+    if extract is None or op_name(extract) != "tensor.extract" or not is_static(extract.operands[0]):
         return None
     source, *indices = extract.operands
     constants = [producer(index, arith.ConstantOp) for index in indices]

@@ -132,7 +132,7 @@ class _Driver:
         if is_dead(op):
             self._erase(op)
             return
-        rules = self._rules.get(op.name)
+        rules = self._rules.get(op_name(op))
         if not rules:
             return
         with op.location, ir.InsertionPoint(op):
@@ -146,7 +146,7 @@ class _Driver:
         results = list(op.results)
         if [result.type for result in results] != [value.type for value in values]:
             raise TypeError(
-                f"rule {rule} replaces {op.name}'s ({', '.join(str(result.type) for result in results)}) "
+                f"rule {rule} replaces {op_name(op)}'s ({', '.join(str(result.type) for result in results)}) "
                 f"by ({', '.join(str(value.type) for value in values)})"
             )
         self._fired[rule] += 1
@@ -191,6 +191,14 @@ def defining_op(value: ir.Value[Any]) -> ir.OpView | None:
     return None if isinstance(owner, ir.Block) else owner
 
 
+def op_name(op: ir.OpView | ir.Operation) -> str:
+    """Returns an operation's name: `stablehlo.add`.
+
+    The bindings' class of a composite has a `name` that is the composite's own.
+    """
+    return op.operation.name
+
+
 def nested_ops(op: ir.OpView | ir.Operation) -> list[ir.OpView | ir.Operation]:
     """Returns an operation and all that are inside it, outermost first."""
     if not len(op.regions):
@@ -207,7 +215,7 @@ def nested_ops(op: ir.OpView | ir.Operation) -> list[ir.OpView | ir.Operation]:
 
 def is_pure(op: ir.OpView) -> bool:
     """Says whether an operation, with all that is inside it, does nothing but compute its results."""
-    return op.name.startswith(_PURE_DIALECTS) and not any(each.name in _EFFECTS for each in nested_ops(op))
+    return op_name(op).startswith(_PURE_DIALECTS) and not any(op_name(each) in _EFFECTS for each in nested_ops(op))
 
 
 def is_dead(op: ir.OpView) -> bool:

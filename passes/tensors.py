@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import arith, chlo, stablehlo
@@ -35,6 +37,16 @@ def is_static(*values: ir.Value[Any]) -> bool:
 def tensor_type(shape: Sequence[int], element_type: ir.Type) -> ir.RankedTensorType:
     """Returns the type of a tensor with this shape and element type."""
     return ir.RankedTensorType.get(list(shape), element_type)
+
+
+#: JAX's dtypes, by the names of the element types that passes hand to it.
+_JAX_DTYPES: Mapping[str, Any] = {"bf16": jnp.bfloat16, "f32": jnp.float32, "i1": jnp.bool_}
+
+
+def shape_struct(value: Tensor) -> jax.ShapeDtypeStruct:
+    """Returns the shape and dtype of a tensor of bf16, f32 or bool as JAX takes them."""
+    dtype = _JAX_DTYPES[str(value.type.element_type)]
+    return jax.ShapeDtypeStruct(tuple(value.type.shape), dtype)  # type: ignore[no-untyped-call]
 
 
 def reshape(value: Tensor, shape: Sequence[int]) -> Tensor:

@@ -8,11 +8,13 @@ bytecode, where a CHLO operation stands as a composite that XLA turns back.
 from __future__ import annotations
 
 import io
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 from jaxlib import _jax
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir._mlir_libs._jax_mlir_ext import inlined_func_call
 from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
@@ -97,3 +99,65 @@ def run_pipeline(module: ir.Module, pipeline: str) -> None:
     """
     with module.context:
         PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
+
+
+def functions(module: ir.Module) -> dict[str, ir.OpView]:
+    """Returns the functions of a module by name."""
+    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations}
+
+
+def inline(
+    call: ir.OpView | ir.Operation, function: ir.OpView, operands: Sequence[ir.Value[Any]] | None = None
+) -> None:
+    """Replaces an operation by the body of a function, at the operation's location.
+
+    Args:
+        call: A call, or whatever else stands for one; it is erased.
+        function: The function, of the same module or another of its context.
+        operands: What the function is given; None means the operation's own operands.
+    """
+    location = call.location
+    if isinstance(location, ir.NameLoc) and not location.name_str:
+        location = location.child_loc  # The bindings put such a name around it, each time.
+    with ir.InsertionPoint(call), location:
+        results = inlined_func_call(function.operation, list(call.operands if operands is None else operands), location)
+    for old, new in zip(call.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    call.operation.erase()
+
+
+def inline_calls(module: ir.Module) -> None:
+    """Replaces every call of a function that the module defines by the function's body; the functions stay."""
+    defined = functions(module)
+    done: set[str] = set()
+
+    def visit(name: str) -> None:
+        # Callees first, so that each is inlined as it will be called.
+        if name in done:
+            return
+        done.add(name)
+        for call in find(defined[name], "func.call"):
+            visit(symbol(call, "callee"))
+            inline(call, defined[symbol(call, "callee")])
+
+    with module.context:
+        for name in defined:
+            visit(name)
+
+
+def find(op: ir.OpView | ir.Module, name: str) -> list[ir.Operation]:
+    """Returns the operations of this name inside another, in their order."""
+    found: list[ir.Operation] = []
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        if inner.name == name:
+            found.append(inner)
+        return ir.WalkResult.ADVANCE
+
+    op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def symbol(op: ir.Operation, attribute: str) -> str:
+    """Returns the name of the function that an attribute refers to."""
+    return ir.FlatSymbolRefAttr(op.attributes[attribute]).value

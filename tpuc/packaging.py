@@ -210,7 +210,7 @@ class Packing:
             compiler=dict(executable.compiler),
             host=executable.host,
             memory=dict(executable.memory),
-            estimated_cycles=compiled.cycles.estimated or None,
+            estimated_cycles=compiled.cycles.total or None,
         )
 
 

@@ -101,7 +101,7 @@ def compile_model(
         packing = Packing(request, captured, is_portable=lowered.is_portable)
         manifest, sections = packing.pack(model, programs, executables)
         manifest = write_artifact(output, manifest, sections)
-    for note in (*model.notes, *captured.notes):
+    for note in (*model.notes, *captured.notes, *filter(None, map(_kernels_note, executables))):
         progress.note(note)
     return Compiled(path=output, manifest=manifest, executables=executables, progress=progress)
 
@@ -159,4 +159,15 @@ def _compile_one(program: OptimizedProgram, target: Target, libtpu: Path | None,
     if dump is not None:
         with replacing(dump / f"{target}.hlo.txt") as replacement:
             replacement.file.write(executable.hlo.encode())
-    return CompiledTarget(executable=executable, cycles=count_cycles(executable.hlo), seconds=seconds)
+    return CompiledTarget(executable=executable, cycles=count_cycles(executable.hlo, target.chip), seconds=seconds)
+
+
+def _kernels_note(compiled: CompiledTarget) -> str:
+    """What is to be known of a program's cycles when some of them are not the compiler's."""
+    cycles = compiled.cycles
+    if not cycles.kernels:
+        return ""
+    what = f"the kernels on {compiled.executable.target} ({cycles.kernels}), which the compiler makes no estimate of,"
+    if cycles.uncounted_kernels:
+        return f"{what} are not in the cycles"
+    return f"{what} are counted at twice their roofline: {cycles.kernel_cycles:,} of the {cycles.total:,} cycles"

@@ -185,7 +185,7 @@ def _describe(path: Path, target: Target, compiled: Compiled) -> ZooRecord:
     """The record of what was compiled for one target, and not compared yet."""
     (made,) = compiled.executables
     clock = target.chip.clock_hz if target.chip else None
-    cycles = made.cycles.estimated or None
+    cycles = made.cycles.total or None
     return ZooRecord(
         model=path.stem,
         target=str(target),

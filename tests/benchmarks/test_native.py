@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from jax.experimental.pallas import tpu as pltpu
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 from benchmarks.native import bert, llama, resnet50
@@ -115,8 +116,12 @@ def test_llama() -> None:
         "head": transposed("lm_head"),
     }
     config = llama.LlamaConfig(width=32, layers=2, heads=4, inner=48, vocabulary=50)
+    arguments = (params, ids.numpy().astype(np.int32))
     function, shapes = llama.program(config, batch=2, tokens=8, dtype=jnp.float32)
-    _check(function, shapes, (params, ids.numpy().astype(np.int32)), (expected,))
+    _check(function, shapes, arguments, (expected,))
+    function, shapes = llama.program(config, batch=2, tokens=8, dtype=jnp.float32, flash=True)
+    with pltpu.force_tpu_interpret_mode():
+        _check(function, shapes, arguments, (expected,))
 
 
 def test_resnet50() -> None:

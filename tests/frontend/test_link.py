@@ -66,3 +66,27 @@ def test_calls_inside_a_region_are_inlined_too() -> None:
     }
     """
     assert _linked(body).count("stablehlo.add") == 2
+
+
+def test_decompositions_of_composites_come_along_under_a_name_of_their_own() -> None:
+    body = b"""
+    func.func private @inner(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = stablehlo.multiply %x, %x : tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }
+    func.func private @outer(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = stablehlo.composite "test.inner" %x {decomposition = @inner} : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }
+    func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = stablehlo.composite "test.outer" %x {decomposition = @outer} : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }
+    """
+    text = _linked(body)
+    assert text.count('composite "test.outer"') == 2
+    assert text.count("decomposition = @square.outer") == 2
+    assert text.count("func.func private @square.outer") == 1
+    assert text.count("decomposition = @square.inner") == 1
+    assert text.count("func.func private @square.inner") == 1
+    assert text.index("@main") < text.index("@square.outer")

@@ -30,6 +30,16 @@ def test_without_heads_or_batch() -> None:
     check(F.scaled_dot_product_attention, q[None], k[None], v[None], is_causal=True)
 
 
+@pytest.mark.parametrize("shapes", [((1, 4), (2, 1)), ((2, 1), (2, 4)), ((4,), (2, 4)), ((3, 2, 4), (2, 4))])
+def test_batches_and_heads_broadcast(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    torch.manual_seed(0)
+    of_query, of_key = shapes
+    q, k, v = torch.randn(*of_query, L, E), torch.randn(*of_key, S, E), torch.randn(*of_key, S, 6)
+    check(F.scaled_dot_product_attention, q, k, v)
+    mask = torch.randn(2, 1, L, S)
+    check(F.scaled_dot_product_attention, q, k, v, attn_mask=mask)
+
+
 def test_causal_counts_from_the_first() -> None:
     check(F.scaled_dot_product_attention, *_qkv(), is_causal=True)
     q, k, _ = _qkv()

@@ -11,7 +11,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from tpuc import mlir
-from tpuc.passes.rewrite import nested_ops
+from tpuc.passes.rewrite import nested_ops, op_name
 from tpuc.runtime.device import Device, open_device
 from tpuc.runtime.dtypes import Array
 from tpuc.runtime.spec import TensorSpec
@@ -62,18 +62,21 @@ def has_function(module: ir.Module, name: str) -> bool:
 
 
 def _alone(module: ir.Module, name: str) -> ir.Module:
-    """Returns a module with one function of another, as its `@main`."""
+    """Returns a module with one function of another, as its `@main`, and the private functions that it may name."""
     with module.context, ir.Location.unknown():
         alone = ir.Module.create()
         with ir.InsertionPoint(alone.body):
             copy = function(module, name).operation.clone()
+            for other in module.body.operations:
+                if "sym_visibility" in other.attributes and "private" in str(other.attributes["sym_visibility"]):
+                    other.operation.clone()
         copy.attributes["sym_name"] = ir.StringAttr.get("main")
         copy.attributes["sym_visibility"] = ir.StringAttr.get("public")
         return alone
 
 
 def _is_interpreted(op: ir.OpView | ir.Operation) -> bool:
-    if not op.name.startswith(("builtin.", "func.", "stablehlo.")) or op.name in _NOT_INTERPRETED:
+    if not op_name(op).startswith(("builtin.", "func.", "stablehlo.")) or op_name(op) in _NOT_INTERPRETED:
         return False
     # The bindings cannot read results of these types.
     return not any(name in str(result.type) for result in op.results for name in ("bf16", "complex"))

@@ -1,6 +1,7 @@
 """Summing the compiler's estimates: loops, branches, calls and kernels."""
 
 from tpuc.report.cycles import Cycles, count_cycles
+from tpuc.targets import Target
 
 _COST = 'backend_config={"window_config":{"estimated_cycles":"%d"}}'
 _HLO = f"""\
@@ -40,7 +41,10 @@ ENTRY %main.1 (p: f32[8]) -> f32[8] {{
 
 
 def test_an_operation_counts_as_often_as_it_runs() -> None:
-    assert count_cycles(_HLO) == Cycles(estimated=1000 + 7 * 15 + 100 + 1, operations=5, kernels=1, copies=7)
+    expected = Cycles(
+        estimated=1000 + 7 * 15 + 100 + 1, operations=5, kernels=1, kernel_cycles=0, uncounted_kernels=1, copies=7
+    )
+    assert count_cycles(_HLO) == expected
 
 
 def test_the_compilers_own_trip_count_wins() -> None:
@@ -53,3 +57,30 @@ def test_a_loop_without_a_bound_is_said() -> None:
     cycles = count_cycles(unknown)
     assert cycles.unknown_loops == 1
     assert cycles.estimated == 1000 + 15 + 100 + 1
+
+
+def _with_kernel(flops: int, accessed: int) -> str:
+    cost = f'"cost_estimate":{{"flops":"{flops}","transcendentals":"1","bytes_accessed":"{accessed}"}}'
+    target = 'custom_call_target="tpu_custom_call"'
+    return _HLO.replace(target, f'{target}, backend_config={{"custom_call_config":{{"body":"",{cost}}}}}')
+
+
+def test_a_kernel_counts_twice_its_roofline() -> None:
+    chip = Target.parse("v5p").chip
+    assert chip is not None
+    # A millisecond of products, 1.75 million cycles, and half a millisecond of bytes.
+    cycles = count_cycles(_with_kernel(459 * 10**9, 1_230_000_000), chip)
+    assert (cycles.kernels, cycles.kernel_cycles, cycles.uncounted_kernels) == (1, 3_500_000, 0)
+    assert cycles.total == cycles.estimated + 3_500_000
+    # The other way around.
+    assert count_cycles(_with_kernel(459 * 10**8, 2_460_000_000), chip).kernel_cycles == 3_500_000
+
+
+def test_without_a_clock_a_kernel_is_not_counted() -> None:
+    cycles = count_cycles(_with_kernel(1, 1), Target.parse("v6e").chip)
+    assert (cycles.kernel_cycles, cycles.uncounted_kernels) == (0, 1)
+
+
+def test_kernels_in_a_loop_run_as_often_as_it_does() -> None:
+    once = Cycles(estimated=1, kernels=2, kernel_cycles=30, uncounted_kernels=1)
+    assert once.times(3) == Cycles(estimated=3, kernels=6, kernel_cycles=90, uncounted_kernels=3)

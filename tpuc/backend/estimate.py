@@ -77,7 +77,7 @@ class LibtpuEstimator:
             self._worker.close()
             self._worker = None
             return None
-        return count_cycles(executable.hlo).estimated or None
+        return count_cycles(executable.hlo, self._target.chip).total or None
 
     def _keep(self, path: Path, cycles: int | None) -> None:
         try:

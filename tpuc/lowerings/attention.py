@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import torch
 from jax import lax
+from jaxlib.mlir import ir
 
+from tpuc import mlir
 from tpuc.lowerings.call import argument_of
 from tpuc.lowerings.random import native_dropout
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
+
+#: The composite that stands for attention in StableHLO, until a pass makes a kernel of it or puts it back as it was.
+ATTENTION = "tpuc.attention"
 
 
 def _drops(node: torch.fx.Node) -> bool:
@@ -22,7 +29,7 @@ def _drops(node: torch.fx.Node) -> bool:
 
 @lowering(
     "aten.scaled_dot_product_attention.default",
-    why="kept whole, so that passes see attention; softmax in f32",
+    why="kept whole as a composite, so that passes see attention; softmax in f32",
     random=_drops,
 )
 def scaled_dot_product_attention(
@@ -51,26 +58,86 @@ def scaled_dot_product_attention(
         enable_gqa: Whether several query heads share one of key and value.
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    groups = query.shape[-3] // key.shape[-3] if enable_gqa else 1
-    batch = jnp.broadcast_shapes(query.shape[:-3], key.shape[:-3]) if query.ndim > 2 else ()
-    if groups > 1:
-        # Query heads that share a key head lie side by side.
-        query = query.reshape(*query.shape[:-3], key.shape[-3], groups, *query.shape[-2:])
-        key, value = key[..., None, :, :], value[..., None, :, :]
+    batch = jnp.broadcast_shapes(*(x.shape[:-3] for x in (query, key, value)))
+    if not enable_gqa:
+        # Heads broadcast as batches do.
+        leading = jnp.broadcast_shapes(*(x.shape[:-2] for x in (query, key, value)))
+        query, key, value = (jnp.broadcast_to(x, leading + x.shape[-2:]) for x in (query, key, value))
+    shape = (*batch, *query.shape[-3:-1], value.shape[-1])
+    operands = [_with_batch(x, batch) for x in (query, key, value)]
+    if attn_mask is not None:
+        if math.prod(attn_mask.shape[:-3]) > 1:
+            operands.append(_with_batch(attn_mask, batch))
+        else:
+            operands.append(_with_batch(attn_mask.reshape(attn_mask.shape[-3:]), ()))
+    if random_key is None:
+        output = lax.composite(attention, ATTENTION, version=1)(*operands, is_causal=is_causal, scale=scale)
+    else:
+        output = attention(
+            *operands,
+            is_causal=is_causal,
+            scale=scale,
+            drop=lambda weights: native_dropout(random_key, weights, dropout_p, True)[0],
+        )
+    return output.reshape(shape)
+
+
+def _with_batch(x: Array, batch: tuple[int, ...]) -> Array:
+    """Broadcasts [..., heads, tokens, size] to these batches, and gives it one dimension for all of them."""
+    x = x.reshape((1,) * (3 - x.ndim) + x.shape)
+    x = jnp.broadcast_to(x, (*batch, *x.shape[-3:]))
+    return x.reshape(math.prod(batch), *x.shape[-3:])
+
+
+def attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    is_causal: bool,
+    scale: float,
+    drop: Callable[[Array], Array] = lambda weights: weights,
+) -> Array:
+    """What the composite `tpuc.attention` stands for: softmax(query @ key.T * scale + mask) @ value, softmax in f32.
+
+    Args:
+        query: [batch, heads, L, E].
+        key: [batch, kv_heads, S, E]; kv_heads divides heads, and heads that share one lie side by side.
+        value: [batch, kv_heads, S, Ev].
+        mask: [batch or 1, heads or 1, L or 1, S or 1]: bool (True takes part) or added to the scores.
+        is_causal: Position i sees positions up to i only.
+        scale: What the scores are multiplied with.
+        drop: What becomes of the weights of the softmax, for dropout.
+
+    Returns:
+        [batch, heads, L, Ev]; a row that sees nothing is zero.
+    """
+    heads, kv_heads = query.shape[1], key.shape[1]
+    output_shape = (*query.shape[:-1], value.shape[-1])
+    if heads != kv_heads:
+        # A dimension for the heads that share one of key and value.
+        query = query.reshape(query.shape[0], kv_heads, heads // kv_heads, *query.shape[2:])
+        key, value = key[:, :, None], value[:, :, None]
+        if mask is not None:
+            split = (kv_heads, heads // kv_heads) if mask.shape[1] > 1 else (1, 1)
+            mask = mask.reshape(mask.shape[0], *split, *mask.shape[2:])
     wide = jnp.promote_types(query.dtype, jnp.float32)
     scores = jnp.einsum("...le,...se->...ls", query, key, preferred_element_type=wide) * jnp.asarray(scale, wide)
-    if attn_mask is not None and groups > 1 and attn_mask.ndim >= 3:
-        heads = attn_mask.shape[-3]
-        split = (key.shape[-4], groups) if heads > 1 else (1, 1)
-        attn_mask = attn_mask.reshape(*attn_mask.shape[:-3], *split, *attn_mask.shape[-2:])
-    scores = _masked(scores, attn_mask, is_causal)
-    weights = _softmax(scores, may_be_masked_out=attn_mask is not None or is_causal)
-    if random_key is not None:
-        weights, _ = native_dropout(random_key, weights, dropout_p, True)
-    output = jnp.einsum("...ls,...se->...le", weights.astype(value.dtype), value)
-    if groups > 1:
-        output = output.reshape(*batch, -1, *output.shape[-2:])
-    return output
+    scores = _masked(scores, mask, is_causal)
+    weights = drop(_softmax(scores, may_be_masked_out=mask is not None or is_causal))
+    return jnp.einsum("...ls,...se->...le", weights.astype(value.dtype), value).reshape(output_shape)
+
+
+def lower_attention(*operands: jax.ShapeDtypeStruct, is_causal: bool, scale: float) -> bytes:
+    """Lowers `attention` at these shapes to a StableHLO module of one function, `@main`, as MLIR bytecode."""
+    traced = jax.jit(partial(attention, is_causal=is_causal, scale=scale)).trace(*operands)
+    # Nothing of it differs between platforms.
+    module: ir.Module = traced.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
+    mlir.run_pipeline(module, "strip-debuginfo")
+    mlir.inline_calls(module)
+    mlir.run_pipeline(module, "symbol-dce")
+    return mlir.to_bytecode(module)
 
 
 def _masked(scores: Array, mask: Array | None, is_causal: bool) -> Array:

@@ -1,8 +1,12 @@
 """The TPU compiler's own estimate of a program's cycles, read from the optimized HLO.
 
 libtpu writes `estimated_cycles` beside each operation it schedules. An operation in a loop counts as often as the
-loop runs; of a conditional's branches the dearest counts. A Mosaic kernel carries no estimate: kernels are
-counted apart, never silently as zero.
+loop runs; of a conditional's branches the dearest counts.
+
+A Mosaic kernel carries no estimate, but what it computes and what it reads and writes, if its author says so. It is
+counted at twice the time of its roofline, max(FLOPs / peak, bytes / bandwidth), and apart. For the roofline, see
+Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore Architectures"
+(CACM 2009). A kernel that says nothing is counted as such, never silently as zero.
 """
 
 from __future__ import annotations
@@ -10,9 +14,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tpuc.targets import Chip
+
 _COMPUTATION = re.compile(r"^(ENTRY )?%(\S+) \(.*\{\s*$")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _KERNEL = 'custom_call_target="tpu_custom_call"'
+_KERNEL_COST = re.compile(r'"cost_estimate":\{"flops":"(\d+)",.*?"bytes_accessed":"(\d+)"')
+#: How far behind its roofline a kernel is taken to be.
+_KERNEL_SLOWNESS = 2
 _COPY = re.compile(r"= \S+ (?:copy|transpose)\(")
 _WHILE = re.compile(r" while\(.*?condition=%([^\s,]+), body=%([^\s,]+)")
 _TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
@@ -30,6 +39,9 @@ class Cycles:
         estimated: Cycles of all operations that carry an estimate.
         operations: How many do, each once, however often its loop runs.
         kernels: Mosaic kernels that run, which carry none.
+        kernel_cycles: Twice the cycles of the kernels' rooflines.
+        uncounted_kernels: Kernels that `kernel_cycles` says nothing of: they do not tell what they do, or the chip's
+            clock is not known.
         copies: Copies and transposes that run.
         unknown_loops: Loops whose count could not be read; their bodies count once.
     """
@@ -37,14 +49,23 @@ class Cycles:
     estimated: int = 0
     operations: int = 0
     kernels: int = 0
+    kernel_cycles: int = 0
+    uncounted_kernels: int = 0
     copies: int = 0
     unknown_loops: int = 0
+
+    @property
+    def total(self) -> int:
+        """Estimated cycles and those of kernels."""
+        return self.estimated + self.kernel_cycles
 
     def __add__(self, other: Cycles) -> Cycles:
         return Cycles(
             estimated=self.estimated + other.estimated,
             operations=self.operations + other.operations,
             kernels=self.kernels + other.kernels,
+            kernel_cycles=self.kernel_cycles + other.kernel_cycles,
+            uncounted_kernels=self.uncounted_kernels + other.uncounted_kernels,
             copies=self.copies + other.copies,
             unknown_loops=self.unknown_loops + other.unknown_loops,
         )
@@ -55,18 +76,26 @@ class Cycles:
             estimated=self.estimated * count,
             operations=self.operations,
             kernels=self.kernels * count,
+            kernel_cycles=self.kernel_cycles * count,
+            uncounted_kernels=self.uncounted_kernels * count,
             copies=self.copies * count,
             unknown_loops=self.unknown_loops,
         )
 
 
-def count_cycles(hlo: str) -> Cycles:
-    """Sums the estimates over an optimized HLO module in text form."""
-    return _Program(hlo).entry()
+def count_cycles(hlo: str, chip: Chip | None = None) -> Cycles:
+    """Sums the estimates over an optimized HLO module.
+
+    Args:
+        hlo: The module as text.
+        chip: What it was compiled for, whose peaks give kernels their rooflines.
+    """
+    return _Program(hlo, chip).entry()
 
 
 class _Program:
-    def __init__(self, hlo: str) -> None:
+    def __init__(self, hlo: str, chip: Chip | None) -> None:
+        self._chip = chip
         self._computations: dict[str, list[str]] = {}
         self._costs: dict[str, Cycles] = {}
         self._entry = ""
@@ -94,19 +123,29 @@ class _Program:
         own = Cycles(
             estimated=int(estimate.group(1)) if estimate else 0,
             operations=1 if estimate else 0,
-            kernels=1 if _KERNEL in line else 0,
             copies=1 if _COPY.search(line) else 0,
         )
+        if _KERNEL in line:
+            return own + self._kernel(line)
         if loop := _WHILE.search(line):
             condition, body = loop.groups()
             count = self._trip_count(line, condition)
             return own + self._cost(body).times(count or 1) + Cycles(unknown_loops=0 if count else 1)
         if branches := _BRANCHES.search(line):
             costs = [self._cost(branch.strip().lstrip("%")) for branch in branches.group(1).split(",")]
-            return own + max(costs, key=lambda cost: cost.estimated)
+            return own + max(costs, key=lambda cost: cost.total)
         if call := _CALL.search(line):
             return own + self._cost(call.group(1))
         return own
+
+    def _kernel(self, line: str) -> Cycles:
+        cost = _KERNEL_COST.search(line)
+        if cost is None or self._chip is None or self._chip.clock_hz is None:
+            return Cycles(kernels=1, uncounted_kernels=1)
+        flops, accessed = map(int, cost.groups())
+        # f32 too: what is not asked for more precision is multiplied as bf16.
+        seconds = max(flops / self._chip.peak_flops_per_second["bf16"], accessed / self._chip.hbm_bytes_per_second)
+        return Cycles(kernels=1, kernel_cycles=round(_KERNEL_SLOWNESS * seconds * self._chip.clock_hz))
 
     def _trip_count(self, line: str, condition: str) -> int:
         """A counted loop's bound: as the compiler says, or from its condition, `compare(i, constant(N)), LT`."""

@@ -1,0 +1,290 @@
+"""recompose-attention: for a TPU, attention that a model writes out becomes the composite that it is.
+
+Models compute attention in their own code, as products with a softmax between. This pass finds it wherever it comes
+from, so that attention-kernel sees it as it sees `scaled_dot_product_attention`.
+
+Before:
+
+    %0 = stablehlo.dot_general %q, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3]
+           : (tensor<1x32x512x64xf32>, tensor<1x32x512x64xf32>) -> tensor<1x32x512x512xf32>
+    %1 = stablehlo.multiply %0, %scale : tensor<1x32x512x512xf32>
+    %2 = stablehlo.add %1, %mask : tensor<1x32x512x512xf32>
+    %3 = (the softmax of %2 over its rows)
+    %4 = stablehlo.dot_general %3, %v, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [2]
+           : (tensor<1x32x512x512xf32>, tensor<1x32x512x64xf32>) -> tensor<1x32x512x64xf32>
+
+After:
+
+    %4 = stablehlo.composite "tpuc.attention" %q, %k, %v, %mask
+           {composite_attributes = {is_causal = false, scale = 1.250000e-01 : f64}, decomposition = @attention}
+           : (tensor<1x32x512x64xf32>, tensor<1x32x512x64xf32>, tensor<1x32x512x64xf32>, tensor<1x32x512x512xf32>)
+           -> tensor<1x32x512x64xf32>
+
+The scale and the mask may be missing; the mask may be added, or select -infinity. Conversions between f32 and bf16 on
+the way, and reshapes that merge batches, are looked through: the composite keeps its scores in f32. Where a mask hides
+a whole row, the composite gives zeros, and the model NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from tpuc import mlir
+from tpuc.lowerings.attention import ATTENTION, lower_attention
+from tpuc.passes.attention_kernel import MASKED
+from tpuc.passes.base import Pass, PassContext
+from tpuc.passes.rewrite import Rules, Tensor, op_name
+from tpuc.passes.tensors import (
+    has_one_use,
+    kept_dimensions,
+    producer,
+    reduced_by,
+    reshape,
+    shape_struct,
+    splat_number,
+    tensor_type,
+    transpose,
+)
+
+_FLOATS = ("bf16", "f32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecomposeAttention(Pass):
+    """Turns products with a softmax between them into composites of attention."""
+
+    name: ClassVar[str] = "recompose-attention"
+
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
+        """Rewrites a module in place."""
+        if context.target.chip is None:
+            return {}  # Without a kernel, what the model wrote is as good.
+        decompositions = _Decompositions()
+        rules = Rules()
+
+        @rules.on(stablehlo.DotGeneralOp)
+        def recompose_attention(op: stablehlo.DotGeneralOp) -> Tensor | None:
+            found = _match(op) if _is_in_main(op) else None
+            return decompositions.build(found) if found is not None else None
+
+        fired = rules.apply(module)
+        decompositions.add_to(module)
+        return fired
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scores:
+    """Scores of attention.
+
+    Attributes:
+        product: The product of queries and keys, [batches..., L, S].
+        scale: What it is multiplied with.
+        mask: Bool, or added after that; of the scores' shape, or None.
+    """
+
+    product: stablehlo.DotGeneralOp
+    scale: float = 1.0
+    mask: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """Attention that a model writes out.
+
+    Attributes:
+        op: Its last product.
+        scores: What goes into the softmax.
+        batches: The dimensions of the softmax before the last two.
+    """
+
+    op: stablehlo.DotGeneralOp
+    scores: _Scores
+    batches: tuple[int, ...]
+
+
+def _is_in_main(op: ir.OpView) -> bool:
+    """Whether this is the program itself, and not what a composite already stands for."""
+    parent = op.operation.parent
+    while parent is not None and op_name(parent) != "func.func":
+        parent = parent.operation.parent
+    return parent is not None and ir.StringAttr(parent.attributes["sym_name"]).value == "main"
+
+
+def _match(op: stablehlo.DotGeneralOp) -> _Found | None:
+    if not _is_rows_by_columns(op):
+        return None
+    weights = producer(_same_rows(op.lhs), stablehlo.DivOp)
+    if weights is None or not has_one_use(weights.result) or not _is_rows(weights.rhs, weights.lhs, stablehlo.AddOp):
+        return None
+    exponential = producer(weights.lhs, stablehlo.ExpOp)
+    shifted = producer(exponential.operand, stablehlo.SubtractOp) if exponential else None
+    if shifted is None or not _is_rows(shifted.rhs, shifted.lhs, stablehlo.MaxOp):
+        return None
+    scores = _match_scores(shifted.lhs)
+    batches = tuple(shifted.lhs.type.shape[:-2])
+    if scores is None or len(batches) > 2:
+        return None
+    types = {str(value.type.element_type) for value in (scores.product.lhs, scores.product.rhs, op.rhs, op.result)}
+    return _Found(op=op, scores=scores, batches=batches) if len(types) == 1 and types <= set(_FLOATS) else None
+
+
+def _match_scores(value: Tensor) -> _Scores | None:
+    """Looks for (query @ key) * scale + mask."""
+    added = producer(_same_rows(value), stablehlo.AddOp)
+    if added is not None:
+        for scaled, mask in ((added.lhs, added.rhs), (added.rhs, added.lhs)):
+            found = _match_scaled(scaled)
+            if found is not None and mask.type.shape == value.type.shape:
+                return _Scores(product=found.product, scale=found.scale, mask=mask)
+        return None
+    selected = producer(_same_rows(value), stablehlo.SelectOp)
+    if selected is not None:
+        hidden = splat_number(selected.on_false)
+        found = _match_scaled(selected.on_true)
+        is_mask = hidden is not None and hidden < MASKED and selected.pred.type.shape == value.type.shape
+        return _Scores(product=found.product, scale=found.scale, mask=selected.pred) if found and is_mask else None
+    return _match_scaled(value)
+
+
+def _match_scaled(value: Tensor) -> _Scores | None:
+    """Looks for (query @ key) * scale."""
+    value, scale = _same_rows(value), 1.0
+    multiplied = producer(value, stablehlo.MulOp) or producer(value, stablehlo.DivOp)
+    if multiplied is not None:
+        factor = splat_number(multiplied.rhs)
+        if not factor:
+            return None
+        scale = factor if isinstance(multiplied, stablehlo.MulOp) else 1 / factor
+        value = _same_rows(multiplied.lhs)
+    product = producer(value, stablehlo.DotGeneralOp)
+    return _Scores(product=product, scale=scale) if product is not None and _has_one_of_each(product) else None
+
+
+def _same_rows(value: Tensor) -> Tensor:
+    """Looks through conversions between floats, and reshapes that leave the last two dimensions as they are."""
+    while True:
+        converted = producer(value, stablehlo.ConvertOp)
+        reshaped = producer(value, stablehlo.ReshapeOp)
+        if converted is not None and str(converted.operand.type.element_type) in _FLOATS:
+            value = converted.operand
+        elif reshaped is not None and reshaped.operand.type.shape[-2:] == value.type.shape[-2:]:
+            value = reshaped.operand
+        else:
+            return value
+
+
+def _is_rows(value: Tensor, elements: Tensor, combine: type[ir.OpView]) -> bool:
+    """Whether a tensor is a reduction of the elements' rows, broadcast to their shape."""
+    copied = producer(value, stablehlo.BroadcastInDimOp)
+    if copied is None:
+        return False
+    reshaped = producer(copied.operand, stablehlo.ReshapeOp)
+    rows = producer(reshaped.operand if reshaped else copied.operand, stablehlo.ReduceOp)
+    if rows is None or reduced_by(rows) is not combine or rows.operands[0] != elements:
+        return False
+    shape = rows.results[0].type.shape
+    kept = kept_dimensions(shape, copied.operand.type.shape)
+    places = list(copied.broadcast_dimensions)
+    start = splat_number(rows.operands[1])
+    return (
+        list(rows.dimensions) == [elements.type.rank - 1]
+        and start == (0 if combine is stablehlo.AddOp else -math.inf)
+        and kept is not None
+        and all(places[place] == dimension for dimension, place in kept.items())
+    )
+
+
+def _has_one_of_each(op: stablehlo.DotGeneralOp) -> bool:
+    """Whether each operand has one free and one contracting dimension, beside batches."""
+    numbers = stablehlo.DotDimensionNumbers(op.dot_dimension_numbers)
+    batches = len(numbers.lhs_batching_dimensions)
+    return len(numbers.lhs_contracting_dimensions) == 1 and op.lhs.type.rank == op.rhs.type.rank == batches + 2
+
+
+def _is_rows_by_columns(op: stablehlo.DotGeneralOp) -> bool:
+    """Whether the first operand is [batches..., rows, columns], and its columns are contracted."""
+    numbers = stablehlo.DotDimensionNumbers(op.dot_dimension_numbers)
+    batches = list(numbers.lhs_batching_dimensions)
+    rank: int = op.lhs.type.rank
+    return (
+        _has_one_of_each(op)
+        and batches == list(range(rank - 2))
+        and list(numbers.lhs_contracting_dimensions) == [rank - 1]
+    )
+
+
+class _Decompositions:
+    """Builds composites; those of one kind share the function that says what they stand for."""
+
+    def __init__(self) -> None:
+        self._sources: dict[tuple[object, ...], tuple[str, bytes]] = {}
+
+    def build(self, found: _Found) -> Tensor:
+        """Builds the composite in the place of the last product."""
+        batches = (1,) * (2 - len(found.batches)) + found.batches
+        product = stablehlo.DotDimensionNumbers(found.scores.product.dot_dimension_numbers)
+        last = stablehlo.DotDimensionNumbers(found.op.dot_dimension_numbers)
+        query, key = (
+            _arrange(operand, [*batching, *_free(operand, [*batching, *contracting]), *contracting], batches)
+            for operand, batching, contracting in (
+                (found.scores.product.lhs, product.lhs_batching_dimensions, product.lhs_contracting_dimensions),
+                (found.scores.product.rhs, product.rhs_batching_dimensions, product.rhs_contracting_dimensions),
+            )
+        )
+        batching, contracting = last.rhs_batching_dimensions, last.rhs_contracting_dimensions
+        order = [*batching, *contracting, *_free(found.op.rhs, [*batching, *contracting])]
+        operands = [query, key, _arrange(found.op.rhs, order, batches)]
+        if found.scores.mask is not None:
+            mask = found.scores.mask
+            operands.append(reshape(mask, [*batches, *mask.type.shape[-2:]]))
+        result = tensor_type([*query.type.shape[:-1], operands[2].type.shape[-1]], query.type.element_type)
+        composite = ir.Operation.create(
+            "stablehlo.composite",
+            results=[result],
+            operands=operands,
+            attributes={
+                "name": ir.StringAttr.get(ATTENTION),
+                "composite_attributes": ir.DictAttr.get(
+                    {
+                        "is_causal": ir.BoolAttr.get(False),
+                        "scale": ir.FloatAttr.get(ir.F64Type.get(), found.scores.scale),
+                    }
+                ),
+                "decomposition": ir.FlatSymbolRefAttr.get(self._name(operands, found.scores.scale)),
+                "version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+            },
+        )
+        return reshape(composite.results[0], found.op.result.type.shape)
+
+    def add_to(self, module: ir.Module) -> None:
+        """Adds the functions that the composites built so far name."""
+        with module.context, ir.InsertionPoint(module.body):
+            for name, source in self._sources.values():
+                parsed = mlir.parse(source, module.context)  # An operation does not keep its module alive.
+                function = mlir.functions(parsed)["main"].operation.clone()
+                function.attributes["sym_name"] = ir.StringAttr.get(name)
+                function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+
+    def _name(self, operands: list[Tensor], scale: float) -> str:
+        kind = (*(str(operand.type) for operand in operands), scale)
+        if kind not in self._sources:
+            shapes = [shape_struct(operand) for operand in operands]
+            name = f"{ATTENTION}.{len(self._sources)}"
+            self._sources[kind] = (name, lower_attention(*shapes, is_causal=False, scale=scale))
+        return self._sources[kind][0]
+
+
+def _free(operand: Tensor, taken: list[int]) -> list[int]:
+    return [dimension for dimension in range(operand.type.rank) if dimension not in taken]
+
+
+def _arrange(operand: Tensor, order: list[int], batches: tuple[int, ...]) -> Tensor:
+    """The operand with its dimensions in this order, and two of batches before the last two."""
+    ordered = transpose(operand, order)
+    return reshape(ordered, [*batches, *ordered.type.shape[-2:]])
