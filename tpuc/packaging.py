@@ -72,7 +72,8 @@ class Packing:
 
         Args:
             model: The model.
-            programs: The program of each target; targets may share one.
+            programs: The program of each target, and of the CPU where no other could run on it. Those that came out
+                equal are stored once.
             compiled: The executables.
 
         Raises:
@@ -114,12 +115,13 @@ class Packing:
         targets: dict[bytes, list[Target]] = {}
         for target, program in programs.items():
             targets.setdefault(program.main, []).append(target)
-        # What serves any other target is best the plain program for the cpu.
-        for_any = next((target for target in programs if target.platform == "cpu"), next(iter(programs)))
+        # What serves any other target is best the program for the CPU.
+        portable = [target for target, program in programs.items() if self._is_portable and not program.has_kernels]
+        for_any = next((target for target in portable if target.platform == "cpu"), next(iter(portable), None))
         infos: dict[Target, ProgramInfo] = {}
         for served in targets.values():
             names = list(map(str, served))
-            if for_any in served and self._is_portable:
+            if for_any in served:
                 names.append("any")
             elif not self._is_portable and served[0].platform == "tpu" and "tpu" not in _all_names(infos):
                 names.append("tpu")

@@ -31,7 +31,7 @@ from tpuc.request import CompileRequest
 from tpuc.runtime.artifact import write_artifact
 from tpuc.runtime.files import replacing
 from tpuc.runtime.manifest import Manifest
-from tpuc.targets import Target
+from tpuc.targets import CPU, Target
 from tpuc.worker import Worker
 
 
@@ -117,12 +117,10 @@ def capture_model(model: LoadedModel, *, with_weights: bool) -> Capture:
 def _optimize_all(
     lowered: stablehlo.Lowered, request: CompileRequest, dump: Path | None
 ) -> dict[Target, OptimizedProgram]:
-    """Makes the program of each target; targets whose programs come out equal share one."""
-    made: dict[bytes, OptimizedProgram] = {}
-    programs = {}
-    for target in request.targets:
-        program = _optimize(lowered, target, request, dump)
-        programs[target] = made.setdefault(program.main, program)
+    """Makes the program of each target, and one for the CPU where those hold kernels that only a TPU can run."""
+    programs = {target: _optimize(lowered, target, request, dump) for target in request.targets}
+    if lowered.is_portable and all(program.has_kernels for program in programs.values()):
+        programs[CPU] = _optimize(lowered, CPU, request, dump)
     return programs
 
 

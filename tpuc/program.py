@@ -37,11 +37,13 @@ class OptimizedProgram:
         main: Portable StableHLO.
         arguments: What `main` takes, in order.
         preparations: How each of its `prepared` arguments is computed.
+        has_kernels: Whether it holds machine code for a TPU, and so runs nowhere else.
     """
 
     main: bytes
     arguments: tuple[Argument, ...]
     preparations: tuple[Preparation, ...]
+    has_kernels: bool
 
 
 def take_apart(module: ir.Module) -> OptimizedProgram:
@@ -53,7 +55,16 @@ def take_apart(module: ir.Module) -> OptimizedProgram:
     main = Main(module)
     arguments = tuple(_argument(each) for each in main.argument_names)
     preparations = tuple(_preparations(main))
-    return OptimizedProgram(main=mlir.to_portable(module), arguments=arguments, preparations=preparations)
+    return OptimizedProgram(
+        main=mlir.to_portable(module),
+        arguments=arguments,
+        preparations=preparations,
+        has_kernels=any(map(_is_kernel, mlir.find(module, "stablehlo.custom_call"))),
+    )
+
+
+def _is_kernel(call: ir.Operation) -> bool:
+    return ir.StringAttr(call.attributes["call_target_name"]).value == "tpu_custom_call"
 
 
 def _argument(name: str) -> Argument:
