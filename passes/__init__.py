@@ -16,10 +16,12 @@ from tpuc.passes.fold_constants import FoldConstants
 from tpuc.passes.fold_transpose import FoldTranspose
 from tpuc.passes.hoist_weights import HoistWeights
 from tpuc.passes.narrow_f64 import NarrowF64
+from tpuc.passes.pad_to_tiles import PadToTiles
 from tpuc.passes.recompose_attention import RecomposeAttention
 from tpuc.passes.scale_before_reduce import ScaleBeforeReduce
 from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
 from tpuc.passes.simplify_shape import SimplifyShape
+from tpuc.passes.space_to_depth import SpaceToDepth
 from tpuc.passes.unbatch_dot import UnbatchDot
 
 __all__ = [
@@ -50,6 +52,8 @@ PIPELINE: tuple[Pass, ...] = (
     ScaleBeforeReduce(),  # after simplify-shape: it looks through one reshape, not through two
     SimplifyShape(),  # again: fold-transpose makes reshapes
     Cse(),  # the rules leave equal operations behind
+    PadToTiles(),  # late: what else a product would meet is settled
+    SpaceToDepth(),
     HoistWeights(),  # last: the others look for patterns in what it takes away
 )
 

@@ -88,25 +88,29 @@ class HoistWeights(Pass):
 
     def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place."""
-        main = Main(module)
-        known = _weight_only(main)
-        hoisted = list(_worth_preparing(main, known))
-        names = dict(zip(main.block.arguments, main.argument_names, strict=True))
-        prepared: dict[Tensor, str] = {}
-        for value in hoisted:
-            ops, leaves = slice_back([value], lambda each: each in names)
-            function = new_preparation(
-                main, [leaf.type for leaf in leaves], [names[leaf] for leaf in leaves], value.type
-            )
-            clone_into(function, ops, leaves, [value])
-            prepared[value] = name_of(function.op)
-        for value, name in prepared.items():
-            argument = main.add_argument(value.type, f"prepared:{name}")
-            # What else is computed from the value may have been hoisted too, and goes.
-            value.replace_all_uses_with(argument)
-        _erase_dead(main)
-        main.erase_unused_weights()
-        return {"hoisted": len(hoisted)} if hoisted else {}
+        count = hoist_weights(module)
+        return {"hoisted": count} if count else {}
+
+
+def hoist_weights(module: ir.Module) -> int:
+    """Rewrites a module in place, and says how many tensors are prepared."""
+    main = Main(module)
+    known = _weight_only(main)
+    hoisted = list(_worth_preparing(main, known))
+    names = dict(zip(main.block.arguments, main.argument_names, strict=True))
+    prepared: dict[Tensor, str] = {}
+    for value in hoisted:
+        ops, leaves = slice_back([value], lambda each: each in names)
+        function = new_preparation(main, [leaf.type for leaf in leaves], [names[leaf] for leaf in leaves], value.type)
+        clone_into(function, ops, leaves, [value])
+        prepared[value] = name_of(function.op)
+    for value, name in prepared.items():
+        argument = main.add_argument(value.type, f"prepared:{name}")
+        # What else is computed from the value may have been hoisted too, and goes.
+        value.replace_all_uses_with(argument)
+    _erase_dead(main)
+    main.erase_unused_weights()
+    return len(hoisted)
 
 
 def _weight_only(main: Main) -> set[Tensor]:

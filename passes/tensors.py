@@ -75,6 +75,26 @@ def broadcast(value: Tensor, shape: Sequence[int], dimensions: Sequence[int]) ->
     return stablehlo.broadcast_in_dim(tensor_type(shape, value.type.element_type), value, list(dimensions))
 
 
+def pad(value: Tensor, low: Sequence[int], high: Sequence[int]) -> Tensor:
+    """Builds a pad with zeros at both ends of every dimension, unless there is nothing to add; less than 0 cuts."""
+    if not any((*low, *high)):
+        return value
+    zero = zeros(tensor_type([], value.type.element_type))
+    return stablehlo.pad(value, zero, list(low), list(high), [0] * len(low))
+
+
+def pad_high(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """Builds a pad with zeros at the end of every dimension, up to a shape."""
+    return pad(value, [0] * len(shape), [new - old for new, old in zip(shape, value.type.shape, strict=True)])
+
+
+def slice_to(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """Builds a slice of the beginning of every dimension, unless the tensor has this shape already."""
+    if value.type.shape == list(shape):
+        return value
+    return stablehlo.slice(value, [0] * len(shape), list(shape), [1] * len(shape))
+
+
 def splat_constant(element: ir.Attribute, type_: ir.RankedTensorType) -> Tensor:
     """Builds a constant whose elements are all `element`, a float or integer attribute of the type's element type."""
     return stablehlo.constant(ir.DenseElementsAttr.get_splat(type_, element))

@@ -7,6 +7,7 @@ from pathlib import Path
 from jaxlib.mlir import ir
 
 from tpuc import mlir
+from tpuc.backend.estimate import estimator_for
 from tpuc.errors import RequestError
 from tpuc.passes import PIPELINE, parse_pipeline, run_passes
 from tpuc.targets import Target
@@ -33,9 +34,9 @@ def optimize(
     """
     pipeline = PIPELINE if passes is None else parse_pipeline(passes)
     parsed = Target.parse(target)
-    with mlir.make_context() as context:
+    with mlir.make_context() as context, estimator_for(parsed) as estimator:
         module = _read(file, context)
-        run_passes(module, pipeline, parsed, dump=dump)
+        run_passes(module, pipeline, parsed, estimator=estimator, dump=dump)
         return mlir.to_text(module, locations=locations)
 
 

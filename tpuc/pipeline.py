@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 
 from tpuc import mlir
 from tpuc.backend.compile import Executable, compile_program
-from tpuc.backend.estimate import LibtpuEstimator
+from tpuc.backend.estimate import estimator_for
 from tpuc.fake import fake_weights
 from tpuc.frontend import stablehlo
 from tpuc.frontend.capture import Capture, capture, export
@@ -128,11 +128,10 @@ def _optimize(
     lowered: stablehlo.Lowered, target: Target, request: CompileRequest, dump: Path | None
 ) -> OptimizedProgram:
     """Links the program for a target, runs the passes over it, and takes it apart."""
-    estimator = nullcontext() if target.chip is None else LibtpuEstimator(target)
-    with mlir.make_context() as context, estimator as asked:
+    with mlir.make_context() as context, estimator_for(target) as estimator:
         module = lowered.module(target.platform, context)
         folder = dump and dump / str(target)
-        run_passes(module, parse_pipeline(request.passes), target, estimator=asked, dump=folder)
+        run_passes(module, parse_pipeline(request.passes), target, estimator=estimator, dump=folder)
         return take_apart(module)
 
 

@@ -18,6 +18,8 @@ from tpuc.runtime.spec import TensorSpec
 
 #: Floats that a rule gets wrong if it gets any wrong.
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 2.5, float("inf"), float("-inf"), float("nan"))
+#: StableHLO's reference interpreter takes seconds from about so many elements on.
+_INTERPRETED_ELEMENTS = 50_000
 #: Operations that StableHLO's reference interpreter ends the process over.
 _NOT_INTERPRETED = ("stablehlo.custom_call", "stablehlo.dot", "stablehlo.rng")
 
@@ -44,7 +46,8 @@ def make_inputs(module: ir.Module, seed: int, *, special: bool = False) -> list[
 def evaluate(module: ir.Module, inputs: Sequence[Array], name: str = "main") -> list[Array]:
     """Calls a function of a module: by StableHLO's reference interpreter if it can, else by XLA:CPU."""
     main = _alone(module, name)
-    if all(_is_interpreted(op) for op in nested_ops(main.operation)):
+    is_small = sum(each.size for each in inputs) < _INTERPRETED_ELEMENTS
+    if is_small and all(_is_interpreted(op) for op in nested_ops(main.operation)):
         return _interpret(main, inputs)
     results = _specs(function(main, "main").regions[0].blocks[0].operations[-1].operands)
     executable = _cpu().compile(mlir.to_text(main).encode(), results)

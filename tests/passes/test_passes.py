@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from jaxlib.mlir import ir
 
 import tpuc.passes
 from tpuc import mlir
+from tpuc.backend.estimate import LibtpuEstimator
 from tpuc.passes import PASSES, parse_pipeline, run_passes
 from tpuc.passes.main import Main, name_of
 from tpuc.passes.rewrite import nested_ops
@@ -36,7 +37,7 @@ from .evaluation import evaluate, function, has_function, make_inputs
 
 FOLDER = Path(__file__).parent
 #: Modules of the package that are not passes.
-FRAME = {"__init__", "base", "main", "rewrite", "static_values", "tensors", "weight_only"}
+FRAME = {"__init__", "base", "main", "rewrite", "static_values", "tensors", "trial", "weight_only"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +80,16 @@ def _cases() -> list[object]:
     return cases
 
 
+@pytest.fixture(scope="module")
+def estimators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, LibtpuEstimator]]:
+    """Libtpu's estimates for the chips that cases name."""
+    folder = tmp_path_factory.mktemp("estimates")
+    with LibtpuEstimator(Target.parse("v5e"), folder=folder) as v5e:
+        yield {"v5e": v5e}
+
+
 @pytest.mark.parametrize("case", _cases())
-def test_case(case: Case, tmp_path: Path) -> None:
+def test_case(case: Case, tmp_path: Path, estimators: Mapping[str, LibtpuEstimator]) -> None:
     assert "CHECK" in case.text
     with mlir.make_context() as context:
         module = mlir.parse(case.text, context)
@@ -88,7 +97,13 @@ def test_case(case: Case, tmp_path: Path) -> None:
         before = evaluate(module, inputs, "reference" if has_function(module, "reference") else "main")
         given = dict(zip(Main(module).argument_names, inputs, strict=True))
         locations = _locations(module)
-        run_passes(module, parse_pipeline(case.passes), Target.parse(case.target), dump=tmp_path)
+        run_passes(
+            module,
+            parse_pipeline(case.passes),
+            Target.parse(case.target),
+            estimator=estimators.get(case.target),
+            dump=tmp_path,
+        )
         after = evaluate(module, inputs if "" in given else _arguments(module, given))
     for old, new in zip(before, after, strict=True):
         _assert_same(old, new, case)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,11 @@ from tpuc.targets import Target
 from tpuc.worker import Worker
 
 _logger = logging.getLogger(__name__)
+
+
+def estimator_for(target: Target) -> AbstractContextManager[LibtpuEstimator | None]:
+    """Returns who estimates what programs cost on a target: libtpu for a chip, nobody for the CPU."""
+    return LibtpuEstimator(target) if target.chip else nullcontext()
 
 
 class LibtpuEstimator:

@@ -1,0 +1,117 @@
+"""pad-to-tiles: a matrix product whose dimensions waste the hardware's tiles is computed on padded operands.
+
+A TPU computes in tiles of 8 x 128 numbers, and multiplies matrices of 128 x 128 or more. For a product of one row, the
+compiler leaves the matrix unit and multiplies and sums on the vector unit, which takes several times as long.
+
+Before:
+
+    %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1]
+           : (tensor<1x2048xf32>, tensor<1000x2048xf32>) -> tensor<1x1000xf32>
+
+After:
+
+    %0 = stablehlo.pad %x, %zero, low = [0, 0], high = [7, 0], interior = [0, 0]
+           : (tensor<1x2048xf32>, tensor<f32>) -> tensor<8x2048xf32>
+    %1 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [1]
+           : (tensor<8x2048xf32>, tensor<1000x2048xf32>) -> tensor<8x1000xf32>
+    %2 = stablehlo.slice %1 [0:1, 0:1000] : (tensor<8x1000xf32>) -> tensor<1x1000xf32>
+
+Each product is compiled alone for the target, as it is and padded in each way, and takes the way that costs the least.
+Zeros add nothing to a sum, and what the padding computes is cut away: the result is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import ClassVar
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from tpuc import mlir
+from tpuc.passes.base import Pass, PassContext
+from tpuc.passes.rewrite import Tensor
+from tpuc.passes.tensors import pad_high, rebuild, slice_to, tensor_type
+from tpuc.passes.trial import Rewrite, Trials
+
+_ROWS = 8
+_LANES = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class PadToTiles(Pass):
+    """Pads the operands of matrix products to the hardware's tiles where the compiler says that it pays."""
+
+    name: ClassVar[str] = "pad-to-tiles"
+
+    def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
+        """Rewrites a module in place."""
+        if context.estimator is None:
+            return {}
+        trials = Trials(module, context.estimator)
+        padded = 0
+        for each in mlir.find(module, "stablehlo.dot_general"):
+            dot = each.opview
+            assert isinstance(dot, stablehlo.DotGeneralOp)
+            candidates = _candidates(dot)
+            best = trials.best(dot, candidates) if candidates else None
+            if best is None:
+                continue
+            with dot.location, ir.InsertionPoint(dot):
+                result = best(dot)
+            dot.result.replace_all_uses_with(result)
+            dot.erase()
+            padded += 1
+        return {"padded": padded} if padded else {}
+
+
+def _candidates(dot: stablehlo.DotGeneralOp) -> list[Rewrite]:
+    """The ways to pad a product of two matrices; none where all dimensions fill tiles."""
+    numbers = stablehlo.DotDimensionNumbers(dot.dot_dimension_numbers)
+    if dot.lhs.type.rank != 2 or dot.rhs.type.rank != 2 or len(numbers.lhs_contracting_dimensions) != 1:
+        return []
+    (lhs_inner,), (rhs_inner,) = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
+    rows, columns, inner = dot.result.type.shape[0], dot.result.type.shape[1], dot.lhs.type.shape[lhs_inner]
+    if min(rows, columns, inner) == 0:
+        return []
+    ways = product(*({size, _padded(size, tile)} for size, tile in ((rows, _ROWS), (columns, _LANES), (inner, _LANES))))
+    return [
+        _Padding(rows=way[0], columns=way[1], inner=way[2], lhs_inner=lhs_inner, rhs_inner=rhs_inner)
+        for way in sorted(ways)
+        if way != (rows, columns, inner)
+    ]
+
+
+def _padded(size: int, tile: int) -> int:
+    """The next multiple of a tile, for a size that is worth one: of less than half a tile there are too many zeros."""
+    return -(-size // tile) * tile if size > tile // 2 or tile == _ROWS else size
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Padding:
+    """Computes a product with padded rows, columns and inner dimension.
+
+    Attributes:
+        rows: The rows of the padded product.
+        columns: Its columns.
+        inner: What is summed over.
+        lhs_inner: The dimension of the first operand that is summed over.
+        rhs_inner: The same of the second.
+    """
+
+    rows: int
+    columns: int
+    inner: int
+    lhs_inner: int
+    rhs_inner: int
+
+    def __call__(self, op: ir.OpView) -> Tensor:
+        """Builds the padded product, and cuts its result."""
+        assert isinstance(op, stablehlo.DotGeneralOp)
+        lhs, rhs = [self.rows, self.rows], [self.columns, self.columns]
+        lhs[self.lhs_inner] = rhs[self.rhs_inner] = self.inner
+        operands = [pad_high(op.lhs, lhs), pad_high(op.rhs, rhs)]
+        result = rebuild(op, operands, tensor_type([self.rows, self.columns], op.result.type.element_type))
+        return slice_to(result, op.result.type.shape)
