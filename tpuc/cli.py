@@ -110,6 +110,7 @@ def compile_command(
 @click.argument("artifact", type=click.Path(path_type=Path))
 @click.option("--input", "inputs", metavar="[NAME=]FILE", multiple=True, help="A .npy, .npz or .safetensors file.")
 @click.option("--random", type=int, metavar="SEED", help="Make up the inputs that no file gives, from this seed.")
+@click.option("--seed", type=int, metavar="N", help="The seed of the program's own random numbers. [default: 0]")
 @click.option("--device", default="cpu", show_default=True, help="cpu, tpu, tpu:LIBTPU or plugin:PATH.")
 @click.option("--weights", type=click.Path(path_type=Path), help="The weights of an artifact without: safetensors.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A .npz file for the outputs.")
@@ -121,6 +122,7 @@ def run_command(
     artifact: Path,
     inputs: tuple[str, ...],
     random: int | None,
+    seed: int | None,
     device: str,
     weights: Path | None,
     output: Path | None,
@@ -134,7 +136,8 @@ def run_command(
     for line in run_artifact(
         artifact,
         inputs=inputs,
-        seed=random,
+        random=random,
+        seed=seed,
         device=device,
         weights=weights,
         output=output,

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch.ao.quantization.fx._decomposed  # Registers the operators of quantized programs.
 from torch.export import ExportedProgram
 
 from tpuc.errors import LoadError, RequestError
