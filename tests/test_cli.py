@@ -192,6 +192,16 @@ def test_targets_and_passes(folder: Path) -> None:
     assert "fold-transpose" in succeeds("passes", cwd=folder).stdout
 
 
+def test_ops_lists_the_registry(folder: Path) -> None:
+    rows = {row["operator"]: row for row in json.loads(succeeds("ops", "--json", cwd=folder).stdout)}
+    assert rows["aten.view.default"]["how"] == "torch-mlir or jax"
+    assert rows["aten.layer_norm.default"]["how"] == "jax"
+    assert all(row["why"] and row["since"] for row in rows.values())
+    lines = succeeds("ops", cwd=folder).stdout.splitlines()
+    assert lines[0].split() == ["operator", "how", "why", "since"]
+    assert [line.split()[0] for line in lines[1:] if line.startswith("aten.layer_norm")] == ["aten.layer_norm.default"]
+
+
 def test_opt_runs_one_pass(folder: Path) -> None:
     (folder / "t.mlir").write_text(
         "func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {\n"

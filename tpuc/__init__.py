@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tpuc import runtime
     from tpuc.api import compile
+    from tpuc.plugins import lowering
 
-__all__ = ["compile", "runtime"]
+__all__ = ["compile", "lowering", "runtime"]
 
-_HOMES = {"compile": "tpuc.api"}
+_HOMES = {"compile": "tpuc.api", "lowering": "tpuc.plugins"}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from tpuc.errors import RequestError
 from tpuc.loader import LoadedModel, load_model
 from tpuc.passes import default_pipeline
 from tpuc.pipeline import Compiled, compile_model
+from tpuc.plugins import load_plugins
 from tpuc.progress import Progress
 from tpuc.request import CompileRequest, WeightsMode
 from tpuc.shapes import InputSpec, bind, parse_shapes
@@ -31,6 +32,7 @@ def compile(  # noqa: A001  The name that users expect.
     training: bool = False,
     passes: str | None = None,
     libtpus: Sequence[str | Path] = (),
+    plugins: Sequence[str] = (),
     dump: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
@@ -48,6 +50,8 @@ def compile(  # noqa: A001  The name that users expect.
             mode. A module that is given keeps its mode.
         passes: The passes to run, as `tpuc opt --passes` reads them; None means the default ones.
         libtpus: The libtpu builds to compile with for TPU targets; none means the installed one.
+        plugins: Modules, or .py files, that register lowerings (`tpuc.lowering`), beside those that installed packages
+            declare.
         dump: A folder for the IR after each pass and the optimized HLO of each target.
         progress: Who follows the stages.
 
@@ -60,6 +64,7 @@ def compile(  # noqa: A001  The name that users expect.
     progress = progress or Progress()
     specs = parse_shapes(shapes) if shapes else ()
     parsed = tuple(dict.fromkeys(map(Target.parse, targets)))
+    loaded_plugins = load_plugins(plugins)
     if isinstance(model, torch.nn.Module):
         loaded = _given(model, args, dict(kwargs or {}), specs)
     else:
@@ -79,6 +84,7 @@ def compile(  # noqa: A001  The name that users expect.
         weights=weights,
         training=training,
         passes=passes if passes is not None else default_pipeline(),
+        plugins=loaded_plugins,
     )
     return compile_model(loaded, request, path, progress=progress, dump=Path(dump) if dump else None)
 

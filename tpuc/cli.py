@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 #: Columns where the output is no terminal.
 _PLAIN_WIDTH = 140
 
+PLUGIN = click.option(
+    "--plugin",
+    "plugins",
+    metavar="P",
+    multiple=True,
+    help="A module or a .py file that registers lowerings; as often as wanted.",
+)
+
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
     """Runs a command under a `Guard`, which it gets as its first argument, and adds --verbose and --debug."""
@@ -67,6 +75,7 @@ def main() -> None:
     multiple=True,
     help="Compile with this libtpu.so; as often as wanted, one executable each. [default: the installed one]",
 )
+@PLUGIN
 @click.option(
     "--dump-ir", type=click.Path(file_okay=False, path_type=Path), help="A folder for the IR after each pass."
 )
@@ -81,6 +90,7 @@ def compile_command(
     training: bool,
     passes: str | None,
     libtpus: tuple[Path, ...],
+    plugins: tuple[str, ...],
     dump_ir: Path | None,
 ) -> None:
     """Compile MODEL: model.py, model.py:symbol, a .pt2 program, or a Hugging Face checkpoint folder."""
@@ -99,6 +109,7 @@ def compile_command(
             training=training,
             passes=passes,
             libtpus=libtpus,
+            plugins=plugins,
             dump=dump_ir,
             progress=progress,
         )
@@ -183,6 +194,22 @@ def passes_command() -> None:
     from tpuc.report.tables import passes_table
 
     _output().print(passes_table())
+
+
+@main.command("ops")
+@PLUGIN
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+@guarded
+def ops_command(guard: Guard, plugins: tuple[str, ...], as_json: bool) -> None:
+    """List the operators that have a lowering; any other is decomposed as PyTorch says, if it can be."""
+    from tpuc.plugins import load_plugins
+    from tpuc.report.tables import operators_json, operators_table
+
+    load_plugins(plugins)
+    if as_json:
+        click.echo(json.dumps(operators_json(), indent=2))
+    else:
+        _output().print(operators_table())
 
 
 @main.command("opt")

@@ -15,10 +15,11 @@ from tpuc.frontend.capture import Capture
 from tpuc.frontend.importer import import_graph
 from tpuc.frontend.link import link
 from tpuc.frontend.locations import location_of
-from tpuc.lowerings.body import PLATFORMS, Body, Platform, lower_body
+from tpuc.lowerings.body import Body, lower_body
 from tpuc.lowerings.call import OpCall
 from tpuc.lowerings.evaluate import MissingLoweringError, call_of
 from tpuc.lowerings.native import is_native
+from tpuc.lowerings.platforms import PLATFORMS, Platform
 from tpuc.worker import Worker
 
 #: The module that runs torch-mlir's passes.

@@ -24,8 +24,11 @@ from torch.utils import _pytree as pytree
 
 from tpuc.lowerings.call import SEED, OpCall, TensorMeta, operator_name
 from tpuc.lowerings.dtypes import computation_dtype, is_array, to_jax, to_torch, wrapped
+from tpuc.lowerings.platforms import by_platform
 from tpuc.lowerings.registry import REGISTRY, Lowering
 from tpuc.lowerings.strided import rewrite_as_strided
+
+Target = Callable[..., Any]
 
 #: The signatures of the calls whose decompositions are being evaluated, outermost first.
 _DECOMPOSING: ContextVar[tuple[str, ...]] = ContextVar("_DECOMPOSING", default=())
@@ -71,14 +74,54 @@ def evaluate_call(
     if SEED in kwargs:
         key = jax.random.key(kwargs[SEED])
         kwargs = {name: value for name, value in kwargs.items() if name != SEED}
+    kernels = REGISTRY.kernels(operator_name(target))
+    if not kernels:
+        return _evaluate(target, args, kwargs, expected, key)
+    return _evaluate_by_platform(kernels, target, args, kwargs, expected, key)
+
+
+def _evaluate(target: Target, args: Sequence[Any], kwargs: dict[str, Any], expected: Any, key: Any) -> Any:
+    """Evaluates an operator by its lowering for all platforms, or its decomposition."""
     name = operator_name(target)
     found = REGISTRY.get(name)
-    if found is None or found.function is None:
+    if found is None:
         result = _decomposed(target, args, kwargs, key)
     else:
         args, kwargs = _promote(found, args, kwargs)
         result = found.function(*args, **kwargs) if found.random is None else found.function(key, *args, **kwargs)
     return _conform(name, result, expected)
+
+
+def _evaluate_by_platform(
+    kernels: Sequence[Lowering],
+    target: Target,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    expected: Any,
+    key: Any,
+) -> Any:
+    """Evaluates an operator by its kernel on each platform that it has one for."""
+    leaves, spec = pytree.tree_flatten((list(args), kwargs))
+    structure = pytree.tree_structure(expected)
+
+    def flat(evaluate: Callable[..., Any]) -> Callable[..., list[Any]]:
+        def on_arrays(*arrays: Any) -> list[Any]:
+            rest = iter(arrays)
+            filled = [next(rest) if is_array(leaf) else leaf for leaf in leaves]
+            args, kwargs = pytree.tree_unflatten(filled, spec)
+            return pytree.tree_leaves(_conform(operator_name(target), evaluate(*args, **kwargs), expected))
+
+        return on_arrays
+
+    def everywhere(*args: Any, **kwargs: Any) -> Any:
+        return _evaluate(target, args, kwargs, expected, key)
+
+    results = by_platform(
+        flat(everywhere),
+        {kernel.platform: flat(kernel.function) for kernel in kernels if kernel.platform},
+        *(leaf for leaf in leaves if is_array(leaf)),
+    )
+    return pytree.tree_unflatten(results, structure)
 
 
 def evaluate_graph(graph: torch.fx.Graph, inputs: Sequence[Any], key: Any = None) -> Any:
