@@ -1,4 +1,4 @@
-"""`tpuc.compile`: the compile as a Python call."""
+"""`tpuc.compile` and `tpuc.check`: the commands as Python calls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from tpuc.checking import Check, check_model
 from tpuc.errors import RequestError
 from tpuc.loader import LoadedModel, load_model
 from tpuc.passes import default_pipeline
@@ -65,13 +66,8 @@ def compile(  # noqa: A001  The name that users expect.
     specs = parse_shapes(shapes) if shapes else ()
     parsed = tuple(dict.fromkeys(map(Target.parse, targets)))
     loaded_plugins = load_plugins(plugins)
-    if isinstance(model, torch.nn.Module):
-        loaded = _given(model, args, dict(kwargs or {}), specs)
-    else:
-        if args or kwargs:
-            raise RequestError("example inputs go with a module; with a file, give shapes or example_inputs()")
-        with progress.stage("load"):
-            loaded = load_model(str(model), shapes=specs, training=training, with_weights=weights != "none")
+    with progress.stage("load"):
+        loaded = _load(model, args, dict(kwargs or {}), specs, training=training, with_weights=weights != "none")
     path = Path(output) if output else Path(f"{loaded.name}.bin")
     if not path.parent.is_dir():
         raise RequestError(f"there is no folder {path.parent} for the artifact")
@@ -87,6 +83,46 @@ def compile(  # noqa: A001  The name that users expect.
         plugins=loaded_plugins,
     )
     return compile_model(loaded, request, path, progress=progress, dump=Path(dump) if dump else None)
+
+
+def check(
+    model: str | Path | torch.nn.Module,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    shapes: str | None = None,
+    targets: Sequence[str] = ("cpu",),
+    training: bool = False,
+    plugins: Sequence[str] = (),
+) -> Check:
+    """Finds out how each operator of a model would be lowered, and all that stands in the way; compiles nothing.
+
+    The arguments are those of `compile`.
+
+    Raises:
+        TpucError: The model cannot be loaded or exported. What cannot be lowered is in the result.
+    """
+    specs = parse_shapes(shapes) if shapes else ()
+    parsed = tuple(dict.fromkeys(map(Target.parse, targets)))
+    load_plugins(plugins)
+    loaded = _load(model, args, dict(kwargs or {}), specs, training=training, with_weights=False)
+    return check_model(loaded, parsed)
+
+
+def _load(
+    model: str | Path | torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    specs: Sequence[InputSpec],
+    *,
+    training: bool,
+    with_weights: bool,
+) -> LoadedModel:
+    if isinstance(model, torch.nn.Module):
+        return _given(model, args, kwargs, specs)
+    if args or kwargs:
+        raise RequestError("example inputs go with a module; with a file, give shapes or example_inputs()")
+    return load_model(str(model), shapes=specs, training=training, with_weights=with_weights)
 
 
 def _given(

@@ -117,6 +117,36 @@ def compile_command(
     click.echo(compiled.path)
 
 
+@main.command("check")
+@click.argument("model")
+@click.option("--shapes", metavar="SPEC", help="The inputs, as for compile.")
+@click.option("--target", "targets", metavar="T", multiple=True, help="As for compile. [default: cpu]")
+@click.option("--training", is_flag=True, help="Keep the mode that the module has, instead of inference mode.")
+@PLUGIN
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@guarded
+def check_command(
+    guard: Guard,
+    model: str,
+    shapes: str | None,
+    targets: tuple[str, ...],
+    training: bool,
+    plugins: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Tell how each operator of MODEL would be lowered, and all that stands in the way; compile nothing."""
+    from tpuc.api import check
+    from tpuc.report.tables import uses_table
+
+    guard.at(f"the check of {model}")
+    found = check(model, shapes=shapes, targets=targets or ("cpu",), training=training, plugins=plugins)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        _output().print(uses_table(found))
+    found.raise_if_unsupported()
+
+
 @main.command("run")
 @click.argument("artifact", type=click.Path(path_type=Path))
 @click.option("--input", "inputs", metavar="[NAME=]FILE", multiple=True, help="A .npy, .npz or .safetensors file.")

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from tpuc.checking import Check
 from tpuc.lowerings.native import NATIVE
 from tpuc.lowerings.registry import REGISTRY, Lowering
 from tpuc.passes import PIPELINE
@@ -71,6 +72,19 @@ def operators_table() -> Table:
         table.add_column(name)
     for lowering in REGISTRY:
         table.add_row(lowering.operator, how_text(lowering), lowering.why, lowering.since or "-")
+    return table
+
+
+def uses_table(check: Check) -> Table:
+    """The operators of a program, a row each, the most frequent first."""
+    heading = f"{check.model} for {', '.join(map(str, check.targets))}"
+    table = Table(box=None, pad_edge=False, title=heading, title_justify="left")
+    table.add_column("operator")
+    table.add_column("count", justify="right")
+    table.add_column("how")
+    table.add_column("why, or the operators that it decomposes into")
+    for use in check.uses:
+        table.add_row(use.operator, str(use.count), use.how, use.why)
     return table
 
 
