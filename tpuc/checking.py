@@ -23,6 +23,7 @@ from tpuc.lowerings.evaluate import decompose
 from tpuc.lowerings.native import is_native
 from tpuc.lowerings.platforms import Platform
 from tpuc.lowerings.registry import REGISTRY
+from tpuc.lowerings.subgraphs import graphs_in
 from tpuc.pipeline import exported
 from tpuc.targets import Target
 
@@ -117,19 +118,21 @@ def _uses(
     graph: torch.fx.Graph, failures: dict[str, Failure], refused: Iterable[UnsupportedOp]
 ) -> Iterable[OperatorUse]:
     counts: Counter[tuple[str, How, str]] = Counter()
-    for _, call in calls_in(graph):
-        counts[call.operator, *_how(call, failures)] += 1
+    for each in graphs_in(graph):
+        for _, call in calls_in(each):
+            counts[call.operator, *_how(call, failures, may_be_native=each is graph)] += 1
     for op in refused:
         counts[op.operator, "unsupported", op.reason] += 1
     for (operator, how, why), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield OperatorUse(operator=operator, how=how, why=why, count=count)
 
 
-def _how(call: OpCall, failures: dict[str, Failure]) -> tuple[How, str]:
+def _how(call: OpCall, failures: dict[str, Failure], *, may_be_native: bool) -> tuple[How, str]:
+    """How a call is lowered, and why so; what stands in a branch or a loop never goes through torch-mlir."""
     failure = failures.get(call.signature())
     if failure is not None:
         return "unsupported", failure.reason
-    if is_native(call):
+    if may_be_native and is_native(call):
         return "torch-mlir", "right and clean for calls like this"
     found = REGISTRY.get(call.operator)
     if found is not None:

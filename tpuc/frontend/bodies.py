@@ -16,6 +16,7 @@ from tpuc.lowerings.evaluate import MissingLoweringError, call_of
 from tpuc.lowerings.native import is_native
 from tpuc.lowerings.platforms import Platform
 from tpuc.lowerings.skeleton import skeleton_of
+from tpuc.lowerings.subgraphs import graphs_in
 
 _WRITE_ONE = "Write a lowering of it, in the model's file or in a plugin."
 _WRITE_ANOTHER = "Compute it otherwise, or as an operator of your own with a lowering (tpuc.lowering)."
@@ -64,6 +65,9 @@ def lower_bodies(calls: Iterable[OpCall]) -> Bodies:
         try:
             bodies[signature] = lower_body(call)
         except MissingLoweringError as error:
+            if inner := _failures_within(call):
+                failures |= inner
+                continue
             within = "" if error.operator == call.operator else f"it decomposes into {error.operator}: "
             failures[signature] = Failure(reason=within + error.reason, is_missing=True)
         except NotImplementedError as error:
@@ -71,6 +75,12 @@ def lower_bodies(calls: Iterable[OpCall]) -> Bodies:
         except Exception as error:  # A lowering is anybody's code; its failure belongs to the user's line.
             failures[signature] = Failure(reason=f"its lowering failed: {type(error).__name__}: {error}")
     return Bodies(bodies=bodies, failures=failures)
+
+
+def _failures_within(call: OpCall) -> dict[str, Failure]:
+    """Returns why calls in the branches and bodies of a higher-order operator have no body, by signature."""
+    modules = [leaf for leaf in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(leaf, torch.fx.GraphModule)]
+    return dict(lower_bodies(inner for module in modules for _, inner in calls_in(module.graph)).failures)
 
 
 def calls_in(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, OpCall]]:
@@ -84,7 +94,7 @@ def calls_in(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, OpCall]]:
 
 
 def unsupported_in(graph: torch.fx.Graph, failures: Mapping[str, Failure]) -> tuple[UnsupportedOp, ...]:
-    """Reports the calls of a graph that have no body: every place, in program order.
+    """Reports the calls of a graph that have no body: every place, in program order, then those in its branches.
 
     Args:
         graph: The graph.
@@ -92,7 +102,8 @@ def unsupported_in(graph: torch.fx.Graph, failures: Mapping[str, Failure]) -> tu
     """
     return tuple(
         _report(node, call, failures[call.signature()])
-        for node, call in calls_in(graph)
+        for each in graphs_in(graph)
+        for node, call in calls_in(each)
         if call.signature() in failures
     )
 
@@ -110,7 +121,7 @@ def _is_callable_node(node: torch.fx.Node) -> bool:
         return False
     if schema is not None and schema.is_mutable:
         return False
-    return all(_is_static(each) for each in (node, *node.all_input_nodes))
+    return all(_is_static(each) for each in (node, *node.all_input_nodes) if each.op != "get_attr")
 
 
 def _is_static(node: torch.fx.Node) -> bool:

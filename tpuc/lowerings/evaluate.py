@@ -27,6 +27,7 @@ from tpuc.lowerings.dtypes import computation_dtype, is_array, to_jax, to_torch,
 from tpuc.lowerings.platforms import by_platform
 from tpuc.lowerings.registry import REGISTRY, Lowering
 from tpuc.lowerings.strided import rewrite_as_strided
+from tpuc.lowerings.subgraphs import attribute_of
 
 Target = Callable[..., Any]
 
@@ -142,7 +143,7 @@ def evaluate_graph(graph: torch.fx.Graph, inputs: Sequence[Any], key: Any = None
             case "placeholder":
                 values[node] = next(rest)
             case "get_attr":
-                values[node] = _attribute(graph, node)
+                values[node] = _value_of(node)
             case "call_function":
                 args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
                 if node.target is operator.getitem:
@@ -157,7 +158,11 @@ def evaluate_graph(graph: torch.fx.Graph, inputs: Sequence[Any], key: Any = None
 
 def call_of(node: torch.fx.Node) -> OpCall:
     """Describes a node's call, with `TensorMeta` in place of tensors."""
-    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: expected_of(arg.meta["val"]))
+
+    def described(arg: torch.fx.Node) -> Any:
+        return expected_of(attribute_of(arg) if arg.op == "get_attr" else arg.meta["val"])
+
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), described)
     results = expected_of(node.meta["val"])
     assert callable(node.target)
     return OpCall(target=node.target, args=tuple(args), kwargs=dict(kwargs), results=results)
@@ -203,10 +208,8 @@ def decomposition_of(target: Callable[..., Any]) -> Callable[..., Any] | None:
     return rule
 
 
-def _attribute(graph: torch.fx.Graph, node: torch.fx.Node) -> Any:
-    value: Any = graph.owning_module
-    for part in str(node.target).split("."):
-        value = getattr(value, part)
+def _value_of(node: torch.fx.Node) -> Any:
+    value = attribute_of(node)
     if isinstance(value, torch.Tensor):
         return jnp.asarray(value.detach().cpu().numpy())
     return value
