@@ -136,7 +136,7 @@ def check_command(
 ) -> None:
     """Tell how each operator of MODEL would be lowered, and all that stands in the way; compile nothing."""
     from tpuc.api import check
-    from tpuc.report.tables import uses_table
+    from tpuc.report.operators import uses_table
 
     guard.at(f"the check of {model}")
     found = check(model, shapes=shapes, targets=targets or ("cpu",), training=training, plugins=plugins)
@@ -233,7 +233,7 @@ def passes_command() -> None:
 def ops_command(guard: Guard, plugins: tuple[str, ...], as_json: bool) -> None:
     """List the operators that have a lowering; any other is decomposed as PyTorch says, if it can be."""
     from tpuc.plugins import load_plugins
-    from tpuc.report.tables import operators_json, operators_table
+    from tpuc.report.operators import operators_json, operators_table
 
     load_plugins(plugins)
     if as_json:

@@ -40,7 +40,8 @@ def _signature(manifest: Manifest) -> Table:
     ):
         for row in _rows(kind, specs):
             table.add_row(*row)
-    if any(argument.kind == "seed" for argument in manifest.entry().arguments):
+    programs = manifest.entry().programs
+    if any(argument.kind == "seed" for program in programs for argument in program.arguments):
         table.add_row("random", "draws random numbers from a seed; equal seeds give equal results")
     return table
 
