@@ -55,7 +55,8 @@ def lowering(
     """Registers a JAX function as the lowering of an operator.
 
     The function has the operator's signature, with JAX arrays for tensors, and returns what the operator returns; the
-    results are cast to the dtypes that PyTorch gives. It is traced at the shapes and dtypes of each call.
+    results are cast to the dtypes that PyTorch gives. It is traced at the shapes and dtypes of each call. Where the
+    operator writes to arguments, their new values follow its results, in the order of the signature.
 
     Args:
         operator: The operator's name in PyTorch: `mylib::op`, or `mylib::op.overload`.
