@@ -124,6 +124,41 @@ def test_run_makes_inputs_up_from_a_seed(folder: Path) -> None:
     assert first != other
 
 
+_NOISE = """
+import torch
+
+class Noise(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x)
+"""
+
+
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the artifact of a model that draws random numbers, for cpu and a chip."""
+    folder = tmp_path_factory.mktemp("noise")
+    (folder / "noise.py").write_text(_NOISE)
+    succeeds(
+        "compile", "noise.py", "--shapes", "x=[4,8]", "--target", "cpu", "--target", "v5e", "-o", "noise.bin",
+        cwd=folder,
+    )  # fmt: skip
+    return folder
+
+
+def test_run_draws_random_numbers_from_a_seed(noise: Path) -> None:
+    def run(*options: str) -> str:
+        return succeeds("run", "noise.bin", "--random", "1", *options, cwd=noise).stdout
+
+    assert run("--seed", "7") == run("--seed", "7")
+    assert run("--seed", "7") != run("--seed", "8")
+    assert run() == run("--seed", "0")
+
+
+def test_inspect_says_that_a_program_is_random(folder: Path, noise: Path) -> None:
+    assert "draws random numbers from a seed" in succeeds("inspect", "noise.bin", cwd=noise).stdout
+    assert "random numbers" not in succeeds("inspect", "net.bin", cwd=folder).stdout
+
+
 def test_run_without_a_cpu_executable_compiles_one_and_says_so(folder: Path) -> None:
     succeeds("compile", "net.py", "--shapes", "x=[4,8]", "--target", "v5e", "-o", "tpu.bin", cwd=folder)
     done = tpuc_with_cache("run", "tpu.bin", "--random", "1", cwd=folder)
@@ -157,6 +192,16 @@ def test_targets_and_passes(folder: Path) -> None:
     assert "fold-transpose" in succeeds("passes", cwd=folder).stdout
 
 
+def test_ops_lists_the_registry(folder: Path) -> None:
+    rows = {row["operator"]: row for row in json.loads(succeeds("ops", "--json", cwd=folder).stdout)}
+    assert rows["aten.view.default"]["how"] == "torch-mlir or jax"
+    assert rows["aten.layer_norm.default"]["how"] == "jax"
+    assert all(row["why"] and row["since"] for row in rows.values())
+    lines = succeeds("ops", cwd=folder).stdout.splitlines()
+    assert lines[0].split() == ["operator", "how", "why", "since"]
+    assert [line.split()[0] for line in lines[1:] if line.startswith("aten.layer_norm")] == ["aten.layer_norm.default"]
+
+
 def test_opt_runs_one_pass(folder: Path) -> None:
     (folder / "t.mlir").write_text(
         "func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {\n"
@@ -187,6 +232,7 @@ def test_opt_runs_one_pass(folder: Path) -> None:
         (("run", "none.bin"), "error: "),
         (("run", "net.bin"), "error: the input x=f32[4,8] is missing"),
         (("run", "net.bin", "--input", "z=x.npy", "--random", "1"), "error: the input z is unknown"),
+        (("run", "net.bin", "--random", "1", "--seed", "1"), "error: a seed is given, and the program draws no random"),
         (("run", "net.bin", "--random", "1", "--device", "gpu"), "error: unknown device 'gpu'"),
         (("inspect", "net.py"), "error: "),
         (("opt", "net.py"), "error: net.py is not an MLIR module"),

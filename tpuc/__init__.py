@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tpuc import runtime
-    from tpuc.api import compile
+    from tpuc.api import check, compile
+    from tpuc.plugins import lowering
 
-__all__ = ["compile", "runtime"]
+__all__ = ["check", "compile", "lowering", "runtime"]
 
-_HOMES = {"compile": "tpuc.api"}
+_HOMES = {"check": "tpuc.api", "compile": "tpuc.api", "lowering": "tpuc.plugins"}
 
 
 def __getattr__(name: str) -> Any:

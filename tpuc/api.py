@@ -1,4 +1,4 @@
-"""`tpuc.compile`: the compile as a Python call."""
+"""`tpuc.compile` and `tpuc.check`: the commands as Python calls."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 
+from tpuc.checking import Check, check_model
 from tpuc.errors import RequestError
 from tpuc.loader import LoadedModel, load_model
 from tpuc.passes import default_pipeline
 from tpuc.pipeline import Compiled, compile_model
+from tpuc.plugins import load_plugins
 from tpuc.progress import Progress
 from tpuc.request import CompileRequest, WeightsMode
 from tpuc.shapes import InputSpec, bind, parse_shapes
@@ -31,6 +33,7 @@ def compile(  # noqa: A001  The name that users expect.
     training: bool = False,
     passes: str | None = None,
     libtpus: Sequence[str | Path] = (),
+    plugins: Sequence[str] = (),
     dump: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
@@ -48,6 +51,8 @@ def compile(  # noqa: A001  The name that users expect.
             mode. A module that is given keeps its mode.
         passes: The passes to run, as `tpuc opt --passes` reads them; None means the default ones.
         libtpus: The libtpu builds to compile with for TPU targets; none means the installed one.
+        plugins: Modules, or .py files, that register lowerings (`tpuc.lowering`), beside those that installed packages
+            declare.
         dump: A folder for the IR after each pass and the optimized HLO of each target.
         progress: Who follows the stages.
 
@@ -60,13 +65,9 @@ def compile(  # noqa: A001  The name that users expect.
     progress = progress or Progress()
     specs = parse_shapes(shapes) if shapes else ()
     parsed = tuple(dict.fromkeys(map(Target.parse, targets)))
-    if isinstance(model, torch.nn.Module):
-        loaded = _given(model, args, dict(kwargs or {}), specs)
-    else:
-        if args or kwargs:
-            raise RequestError("example inputs go with a module; with a file, give shapes or example_inputs()")
-        with progress.stage("load"):
-            loaded = load_model(str(model), shapes=specs, training=training, with_weights=weights != "none")
+    loaded_plugins = load_plugins(plugins)
+    with progress.stage("load"):
+        loaded = _load(model, args, dict(kwargs or {}), specs, training=training, with_weights=weights != "none")
     path = Path(output) if output else Path(f"{loaded.name}.bin")
     if not path.parent.is_dir():
         raise RequestError(f"there is no folder {path.parent} for the artifact")
@@ -79,8 +80,49 @@ def compile(  # noqa: A001  The name that users expect.
         weights=weights,
         training=training,
         passes=passes if passes is not None else default_pipeline(),
+        plugins=loaded_plugins,
     )
     return compile_model(loaded, request, path, progress=progress, dump=Path(dump) if dump else None)
+
+
+def check(
+    model: str | Path | torch.nn.Module,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    shapes: str | None = None,
+    targets: Sequence[str] = ("cpu",),
+    training: bool = False,
+    plugins: Sequence[str] = (),
+) -> Check:
+    """Finds out how each operator of a model would be lowered, and all that stands in the way; compiles nothing.
+
+    The arguments are those of `compile`.
+
+    Raises:
+        TpucError: The model cannot be loaded or exported. What cannot be lowered is in the result.
+    """
+    specs = parse_shapes(shapes) if shapes else ()
+    parsed = tuple(dict.fromkeys(map(Target.parse, targets)))
+    load_plugins(plugins)
+    loaded = _load(model, args, dict(kwargs or {}), specs, training=training, with_weights=False)
+    return check_model(loaded, parsed)
+
+
+def _load(
+    model: str | Path | torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    specs: Sequence[InputSpec],
+    *,
+    training: bool,
+    with_weights: bool,
+) -> LoadedModel:
+    if isinstance(model, torch.nn.Module):
+        return _given(model, args, kwargs, specs)
+    if args or kwargs:
+        raise RequestError("example inputs go with a module; with a file, give shapes or example_inputs()")
+    return load_model(str(model), shapes=specs, training=training, with_weights=with_weights)
 
 
 def _given(

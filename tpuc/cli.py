@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 #: Columns where the output is no terminal.
 _PLAIN_WIDTH = 140
 
+PLUGIN = click.option(
+    "--plugin",
+    "plugins",
+    metavar="P",
+    multiple=True,
+    help="A module or a .py file that registers lowerings; as often as wanted.",
+)
+
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
     """Runs a command under a `Guard`, which it gets as its first argument, and adds --verbose and --debug."""
@@ -67,6 +75,7 @@ def main() -> None:
     multiple=True,
     help="Compile with this libtpu.so; as often as wanted, one executable each. [default: the installed one]",
 )
+@PLUGIN
 @click.option(
     "--dump-ir", type=click.Path(file_okay=False, path_type=Path), help="A folder for the IR after each pass."
 )
@@ -81,6 +90,7 @@ def compile_command(
     training: bool,
     passes: str | None,
     libtpus: tuple[Path, ...],
+    plugins: tuple[str, ...],
     dump_ir: Path | None,
 ) -> None:
     """Compile MODEL: model.py, model.py:symbol, a .pt2 program, or a Hugging Face checkpoint folder."""
@@ -99,6 +109,7 @@ def compile_command(
             training=training,
             passes=passes,
             libtpus=libtpus,
+            plugins=plugins,
             dump=dump_ir,
             progress=progress,
         )
@@ -106,10 +117,41 @@ def compile_command(
     click.echo(compiled.path)
 
 
+@main.command("check")
+@click.argument("model")
+@click.option("--shapes", metavar="SPEC", help="The inputs, as for compile.")
+@click.option("--target", "targets", metavar="T", multiple=True, help="As for compile. [default: cpu]")
+@click.option("--training", is_flag=True, help="Keep the mode that the module has, instead of inference mode.")
+@PLUGIN
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@guarded
+def check_command(
+    guard: Guard,
+    model: str,
+    shapes: str | None,
+    targets: tuple[str, ...],
+    training: bool,
+    plugins: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Tell how each operator of MODEL would be lowered, and all that stands in the way; compile nothing."""
+    from tpuc.api import check
+    from tpuc.report.operators import uses_table
+
+    guard.at(f"the check of {model}")
+    found = check(model, shapes=shapes, targets=targets or ("cpu",), training=training, plugins=plugins)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        _output().print(uses_table(found))
+    found.raise_if_unsupported()
+
+
 @main.command("run")
 @click.argument("artifact", type=click.Path(path_type=Path))
 @click.option("--input", "inputs", metavar="[NAME=]FILE", multiple=True, help="A .npy, .npz or .safetensors file.")
 @click.option("--random", type=int, metavar="SEED", help="Make up the inputs that no file gives, from this seed.")
+@click.option("--seed", type=int, metavar="N", help="The seed of the program's own random numbers. [default: 0]")
 @click.option("--device", default="cpu", show_default=True, help="cpu, tpu, tpu:LIBTPU or plugin:PATH.")
 @click.option("--weights", type=click.Path(path_type=Path), help="The weights of an artifact without: safetensors.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A .npz file for the outputs.")
@@ -121,6 +163,7 @@ def run_command(
     artifact: Path,
     inputs: tuple[str, ...],
     random: int | None,
+    seed: int | None,
     device: str,
     weights: Path | None,
     output: Path | None,
@@ -134,7 +177,8 @@ def run_command(
     for line in run_artifact(
         artifact,
         inputs=inputs,
-        seed=random,
+        random=random,
+        seed=seed,
         device=device,
         weights=weights,
         output=output,
@@ -180,6 +224,22 @@ def passes_command() -> None:
     from tpuc.report.tables import passes_table
 
     _output().print(passes_table())
+
+
+@main.command("ops")
+@PLUGIN
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+@guarded
+def ops_command(guard: Guard, plugins: tuple[str, ...], as_json: bool) -> None:
+    """List the operators that have a lowering; any other is decomposed as PyTorch says, if it can be."""
+    from tpuc.plugins import load_plugins
+    from tpuc.report.operators import operators_json, operators_table
+
+    load_plugins(plugins)
+    if as_json:
+        click.echo(json.dumps(operators_json(), indent=2))
+    else:
+        _output().print(operators_table())
 
 
 @main.command("opt")

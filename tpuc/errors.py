@@ -21,6 +21,7 @@ The command line turns any of them into exit code 1 with no traceback.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tpuc.runtime.errors import (
@@ -73,6 +74,7 @@ class UnsupportedOp:
         location: The user's `file:line`, or "" where PyTorch recorded none.
         module: The module path, such as `layers.0.attn`, or "".
         hint: What to do about it.
+        skeleton: The lowering to write, without its body, as Python source; "" where that would not help.
     """
 
     operator: str
@@ -80,25 +82,38 @@ class UnsupportedOp:
     location: str = ""
     module: str = ""
     hint: str = ""
+    skeleton: str = ""
 
 
 class UnsupportedOpError(TpucError):
     """Operators without a lowering: all of them at once.
 
     Attributes:
-        operators: Every place, in program order.
+        operators: Every place, in program order; those where a size depends on the data come first.
     """
 
     def __init__(self, operators: tuple[UnsupportedOp, ...]) -> None:
         kinds = len({op.operator for op in operators})
         lines = [f"{kinds} operator{'s' if kinds != 1 else ''} cannot be lowered:"]
-        for op in operators:
+        for alike in _group(operators):
+            op = alike[0]
             place = " ".join(filter(None, [op.location, f"in {op.module}" if op.module else ""]))
-            lines.append(f"  {op.operator}{f' at {place}' if place else ''}: {op.reason}")
+            others = f", and {len(alike) - 1} times more" if len(alike) > 1 else ""
+            lines.append(f"  {op.operator}{f' at {place}' if place else ''}{others}: {op.reason}")
             if op.hint:
                 lines.append(f"      {op.hint}")
+        for skeleton in dict.fromkeys(op.skeleton for op in operators if op.skeleton):
+            lines += ["", *(f"    {line}" for line in skeleton.splitlines())]
         super().__init__("\n".join(lines))
         self.operators = operators
+
+
+def _group(operators: tuple[UnsupportedOp, ...]) -> Iterable[list[UnsupportedOp]]:
+    """Puts together what one line of the user's asks for again and again: a layer that is there many times."""
+    groups: dict[tuple[str, str, str], list[UnsupportedOp]] = {}
+    for op in operators:
+        groups.setdefault((op.operator, op.location, op.reason), []).append(op)
+    return groups.values()
 
 
 class PassError(TpucError):

@@ -8,6 +8,7 @@ frequencies, masks, scales) keeps its values. `fake_weights` then gives torch.ex
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -45,7 +46,9 @@ def lazy_weights(*, enabled: bool) -> Iterator[None]:
     if not enabled:
         yield
         return
-    with _LazyWeights():
+    with _LazyWeights(), warnings.catch_warnings():
+        # A checkpoint that the user's code loads has nowhere to go.
+        warnings.filterwarnings("ignore", "for .*: copying from a non-meta parameter", UserWarning)
         yield
 
 

@@ -7,26 +7,22 @@ leads `sys.path`, as it does when Python runs the file.
 from __future__ import annotations
 
 import difflib
-import hashlib
-import importlib.util
 import inspect
 import json
-import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
+import torch.ao.quantization.fx._decomposed  # Registers the operators of quantized programs.
 from torch.export import ExportedProgram
 
 from tpuc.errors import LoadError, RequestError
 from tpuc.fake import lazy_weights
-from tpuc.frontend.locations import user_frame
 from tpuc.shapes import InputSpec, bind
+from tpuc.user_code import run_file, user_code
 
 _NO_INPUTS = "Give --shapes, or define example_inputs() in the file: a tuple, a dict, or both as a pair."
 
@@ -76,7 +72,8 @@ def load_model(
     elif path.suffix == ".pt2":
         return _load_exported(path, shapes)
     elif path.suffix == ".py":
-        file = _run_file(path, with_weights)
+        with lazy_weights(enabled=not with_weights):
+            file = run_file(path, "model")
         module, name, notes = _find_module(file, path, symbol, with_weights)
     else:
         raise LoadError(f"{path} is neither a .py file, a .pt2 program nor a checkpoint folder")
@@ -106,35 +103,6 @@ def _near(path: Path) -> str | None:
         return f"There is no folder {path.parent} either."
     near = difflib.get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=1)
     return f"Did you mean {path.parent / near[0]}?" if near else None
-
-
-@contextmanager
-def _users_code(path: Path, what: str) -> Iterator[None]:
-    """Turns whatever the user's code raises into a `LoadError` at their line."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:  # Anything at all may come out of a user's file.
-        frames = traceback.extract_tb(error.__traceback__)
-        trace = "\n".join(f'File "{frame.filename}", line {frame.lineno}' for frame in frames)
-        file, line = user_frame(trace)
-        if isinstance(error, SyntaxError) and error.filename:
-            file, line = error.filename, error.lineno or 0
-        raise LoadError(f"{what} failed: {type(error).__name__}: {error}", where=f"{file}:{line}") from error
-
-
-def _run_file(path: Path, with_weights: bool) -> ModuleType:
-    path = path.resolve()
-    name = f"tpuc_model_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    file = importlib.util.module_from_spec(spec)
-    # Dataclasses and torch.export look a class's module up by name.
-    sys.modules[name] = file
-    sys.path.insert(0, str(path.parent))
-    with _users_code(path, f"running {path.name}"), lazy_weights(enabled=not with_weights):
-        spec.loader.exec_module(file)
-    return file
 
 
 def _find_module(
@@ -207,7 +175,7 @@ def _make(value: Any, name: str, path: Path, with_weights: bool) -> torch.nn.Mod
             f"{name} in {path} needs arguments: {', '.join(required)}",
             hint="Write a function without arguments that returns the module, and name it: def model(): ...",
         )
-    with _users_code(path, f"making {name}"), lazy_weights(enabled=not with_weights):
+    with user_code(f"making {name}"), lazy_weights(enabled=not with_weights):
         module = value()
     if not isinstance(module, torch.nn.Module):
         raise LoadError(f"{name} in {path} made a {type(module).__name__}, not a torch.nn.Module")
@@ -225,7 +193,7 @@ def _inputs(
             return (), {}
         takes = ", ".join(inspect.signature(module.forward).parameters)
         raise RequestError(f"the shapes of {path.name}'s inputs are not known: forward takes {takes}", hint=_NO_INPUTS)
-    with _users_code(path, "example_inputs()"):
+    with user_code("example_inputs()"):
         made = maker()
     match made:
         case (tuple() as args, dict() as kwargs):
@@ -262,7 +230,7 @@ def _load_checkpoint(path: Path, with_weights: bool) -> tuple[torch.nn.Module, s
     kind: Any = getattr(transformers, names[0], None) if names else transformers.AutoModel
     if kind is None:
         raise LoadError(f"transformers {transformers.__version__} has no {names[0]}, which {config} asks for")
-    with _users_code(path, f"loading {path.name} with transformers"), lazy_weights(enabled=not with_weights):
+    with user_code(f"loading {path.name} with transformers"), lazy_weights(enabled=not with_weights):
         if with_weights:
             # The dtype of the checkpoint, not a copy in f32.
             module = kind.from_pretrained(path, local_files_only=True, dtype="auto", use_safetensors=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,13 @@ from torch.export import ExportedProgram
 from tpuc import mlir
 from tpuc.backend.compile import Executable, compile_program
 from tpuc.backend.estimate import estimator_for
+from tpuc.errors import UnsupportedOpError
 from tpuc.fake import fake_weights
 from tpuc.frontend import stablehlo
+from tpuc.frontend.bodies import survey
 from tpuc.frontend.capture import Capture, capture, export
 from tpuc.loader import LoadedModel
+from tpuc.lowerings.platforms import Platform
 from tpuc.packaging import Packing
 from tpuc.passes import parse_pipeline, run_passes
 from tpuc.program import OptimizedProgram, take_apart
@@ -88,11 +91,12 @@ def compile_model(
         TpucError: The model cannot be compiled; see `tpuc.errors` for the ways.
     """
     progress = progress or Progress()
+    platforms = {target.platform for target in request.targets}
     with Worker(stablehlo.WORKER) as torch_mlir:  # Started first: it imports while the model is exported.
         with progress.stage("export"):
-            captured = capture_model(model, with_weights=request.weights != "none")
+            captured = capture_model(model, platforms, with_weights=request.weights != "none")
         with progress.stage("lower"):
-            lowered = stablehlo.lower(captured, torch_mlir)
+            lowered = stablehlo.lower(captured, torch_mlir, platforms)
     with progress.stage("passes"):
         programs = _optimize_all(lowered, request, dump)
     with progress.stage("compile"):
@@ -106,12 +110,28 @@ def compile_model(
     return Compiled(path=output, manifest=manifest, executables=executables, progress=progress)
 
 
-def capture_model(model: LoadedModel, *, with_weights: bool) -> Capture:
-    """Exports a model, with fake weights if it is to have none, and captures the program."""
+def capture_model(model: LoadedModel, platforms: Collection[Platform], *, with_weights: bool) -> Capture:
+    """Exports a model, with fake weights if it is to have none, and captures the program.
+
+    Raises:
+        UnsupportedOpError: Sizes depend on the data; all else that the platforms lack is reported with them.
+    """
+    with exported(model, with_weights=with_weights) as program:
+        try:
+            return capture(program)
+        except UnsupportedOpError as error:
+            refused = error.operators
+    raise UnsupportedOpError((*refused, *survey(program.graph, platforms)))
+
+
+@contextmanager
+def exported(model: LoadedModel, *, with_weights: bool) -> Iterator[ExportedProgram]:
+    """Exports a model; with fake weights if it is to have none, in whose mode the block runs."""
     if isinstance(model.program, ExportedProgram):
-        return capture(model.program)
+        yield model.program
+        return
     with nullcontext() if with_weights else fake_weights(model.program):
-        return capture(export(model.program, model.args, model.kwargs))
+        yield export(model.program, model.args, model.kwargs)
 
 
 def _optimize_all(

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from tpuc.plugins import Plugin
 from tpuc.shapes import InputSpec
 from tpuc.targets import CPU, Target
 
@@ -32,6 +33,7 @@ class CompileRequest:
         weights: Where the weights go: into the artifact, into a file beside it, or nowhere.
         training: Whether the module keeps its training mode.
         passes: The pass pipeline, as `tpuc opt --passes` reads it.
+        plugins: The plugins whose lowerings there were.
     """
 
     source: str
@@ -42,6 +44,7 @@ class CompileRequest:
     weights: WeightsMode = "embed"
     training: bool = False
     passes: str
+    plugins: tuple[Plugin, ...] = ()
 
     def fingerprint(self) -> str:
         """Hashes the request with the versions of the stack: 64 hex digits.
@@ -59,6 +62,7 @@ class CompileRequest:
             "target": " ".join(map(str, self.targets)),
             "weights": self.weights,
             "passes": self.passes,
+            "plugin": " ".join(plugin.name for plugin in self.plugins),
         }
         given = {name: value for name, value in options.items() if value}
         return given | ({"training": ""} if self.training else {})

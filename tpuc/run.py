@@ -24,6 +24,7 @@ def run_artifact(
     path: Path,
     *,
     inputs: Sequence[str] = (),
+    random: int | None = None,
     seed: int | None = None,
     device: str = "cpu",
     weights: Path | None = None,
@@ -37,7 +38,8 @@ def run_artifact(
     Args:
         path: The artifact.
         inputs: `NAME=FILE`, or `FILE` where it has the names itself (.npz, .safetensors) or there is one input.
-        seed: Makes up the inputs that no file gives; None means that all must be given.
+        random: The seed from which inputs that no file gives are made up; None means that all must be given.
+        seed: The seed of the random numbers that the program itself draws; 0 if None.
         device: `cpu`, `tpu`, `tpu:LIBTPU` or `plugin:PATH`.
         weights: The weights of an artifact without.
         output: A .npz file for the outputs.
@@ -50,8 +52,8 @@ def run_artifact(
     """
     with load(path, device=device, weights=weights, recompile=recompile, notify=notify) as program:
         given = _gather(inputs, program.inputs)
-        values = {spec.name: _value(spec, given, seed) for spec in program.inputs}
-        outputs, seconds = _run(program, {**values, **given}, repeat)
+        values = {spec.name: _value(spec, given, random) for spec in program.inputs}
+        outputs, seconds = _run(program, {**values, **given}, seed, repeat)
     for spec in program.outputs:
         yield _describe(spec, outputs[spec.name])
     if repeat > 1:
@@ -60,12 +62,14 @@ def run_artifact(
         _save(output, outputs)
 
 
-def _run(program: Program, values: dict[str, Array], repeat: int) -> tuple[dict[str, Array], list[float]]:
+def _run(
+    program: Program, values: dict[str, Array], seed: int | None, repeat: int
+) -> tuple[dict[str, Array], list[float]]:
     seconds = []
     outputs: dict[str, Array] = {}
     for _ in range(repeat):
         start = time.perf_counter()
-        outputs = program.run(values)
+        outputs = program.run(values, seed=seed)
         seconds.append(time.perf_counter() - start)
     return outputs, seconds
 

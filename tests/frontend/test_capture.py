@@ -192,3 +192,13 @@ def test_a_choice_by_value_names_the_line_and_a_way_out() -> None:
 def _line(text: str) -> int:
     with open(__file__) as file:
         return next(number for number, line in enumerate(file, 1) if line.strip() == text)
+
+
+def test_a_function_that_is_mapped_over_a_dimension_is_captured_as_operators() -> None:
+    class Mapped(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return torch.vmap(torch.dot)(x, y)
+
+    captured = _capture(Mapped(), torch.zeros(3, 4), torch.zeros(3, 4))
+    targets = [node.target for node in captured.graph.nodes if node.op == "call_function"]
+    assert all(isinstance(target, torch._ops.OpOverload) for target in targets)

@@ -26,8 +26,10 @@ from tpuc.frontend.data_dependence import numbers_to_tensors, refuse_dynamic_siz
 from tpuc.frontend.locations import user_frame
 from tpuc.frontend.randomness import add_seed
 from tpuc.frontend.structure import Node, constant, describe, key_name, leaf_paths, path_text
-from tpuc.lowerings.call import TensorMeta
+from tpuc.lowerings.call import TensorMeta, operator_name
+from tpuc.lowerings.registry import REGISTRY
 from tpuc.lowerings.strided import rewrite_as_strided
+from tpuc.lowerings.subgraphs import graphs_in
 
 Origin = Literal["parameter", "buffer", "constant", ""]
 
@@ -153,14 +155,16 @@ def capture(program: ExportedProgram) -> Capture:
         UnsupportedOpError: Operators whose results have sizes that depend on the data.
     """
     refuse_dynamic_sizes(program.graph)
-    # Functionalization traces the whole program again; most programs write nothing and can do without.
-    if _writes(program.graph):
+    # Decomposing traces the whole program again, and so makes it functional; most programs can do without.
+    if any(map(_must_be_traced_again, graphs_in(program.graph))):
         program = program.run_decompositions({})
     graph = program.graph
-    _erase_assertions(graph)
+    for each in graphs_in(graph):
+        _erase_assertions(each)
     numbers_to_tensors(graph)
     _flatten_results(graph)
-    rewrite_as_strided(graph)
+    for each in graphs_in(graph):
+        rewrite_as_strided(each)
     names = _input_names(program)
     written = {
         spec.target
@@ -190,14 +194,17 @@ def capture(program: ExportedProgram) -> Capture:
     )
 
 
-def _writes(graph: torch.fx.Graph) -> bool:
-    """Whether a graph holds an operator that may write to its arguments."""
+def _must_be_traced_again(graph: torch.fx.Graph) -> bool:
+    """Whether a graph holds what may write to its arguments, or what is gone once it is traced: vmap and autocast."""
     for node in graph.nodes:
         if node.op != "call_function":
             continue
+        name = operator_name(node.target)
         if isinstance(node.target, torch._ops.HigherOrderOperator):
-            return True  # Its subgraphs may.
-        name = str(node.target)
+            if REGISTRY.get(name) is None:
+                return True
+        elif getattr(node.target, "__module__", "").startswith("torch._functorch."):
+            return True
         schema = getattr(node.target, "_schema", None)
         if name in _UNDECLARED_WRITES or (schema is not None and schema.is_mutable and name not in _HARMLESS):
             return True

@@ -7,14 +7,19 @@ only, so each of them becomes one of no dimensions: i64, f64 or bool.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from tpuc.errors import UnsupportedOp, UnsupportedOpError
 from tpuc.fake import fake_mode_of
 from tpuc.frontend.locations import location_of
 from tpuc.lowerings.call import operator_name
+from tpuc.lowerings.subgraphs import graphs_in
 
 _COMPUTED_START = "x.index_select(dim, start + torch.arange(n)) takes n elements from a start that is computed."
 #: What has a static size in place of an operator that has none.
@@ -31,7 +36,7 @@ _STATIC_FORMS = {
 _READS = frozenset({"aten.item.default", "aten._local_scalar_dense.default"})
 _DTYPES = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64, torch.SymBool: torch.bool}
 #: The operators on tensors that compute what Python's compute on numbers.
-_ARITHMETIC = {
+_ARITHMETIC: dict[Any, Any] = {
     operator.add: torch.ops.aten.add.Tensor,
     operator.sub: torch.ops.aten.sub.Tensor,
     operator.mul: torch.ops.aten.mul.Tensor,
@@ -61,7 +66,7 @@ def refuse_dynamic_sizes(graph: torch.fx.Graph) -> None:
         UnsupportedOpError: The operators at which such sizes begin, all of them.
     """
     refused = []
-    for node in graph.nodes:
+    for node in _nodes_in(graph):
         if (
             node.op != "call_function"
             or not _has_dynamic_size(node)
@@ -90,12 +95,15 @@ def numbers_to_tensors(graph: torch.fx.Graph) -> None:
     """
     mode = fake_mode_of(graph)
     refused = []
-    for node in graph.nodes:
-        dtype = _DTYPES.get(type(node.meta.get("val")))
-        if node.op != "call_function" or dtype is None:
+    for node in _nodes_in(graph):
+        if not any(isinstance(leaf, tuple(_DTYPES)) for leaf in pytree.tree_leaves(node.meta.get("val"))):
+            continue
+        if not _is_arithmetic(node):
+            # What a loop carries as a number, it carries as a tensor.
+            _make_tensors(node, mode)
             continue
         target = torch.ops.tpuc.number.default if str(node.target) in _READS else _ARITHMETIC.get(node.target)
-        if target is None or mode is None:
+        if target is None:
             location = location_of(node)
             refused.append(
                 UnsupportedOp(
@@ -108,10 +116,31 @@ def numbers_to_tensors(graph: torch.fx.Graph) -> None:
             )
             continue
         node.target = target
-        with mode:
-            node.meta["val"] = torch.empty((), dtype=dtype)
+        _make_tensors(node, mode)
     if refused:
         raise UnsupportedOpError(tuple(refused))
+
+
+def _nodes_in(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+    for each in graphs_in(graph):
+        yield from each.nodes
+
+
+def _is_arithmetic(node: torch.fx.Node) -> bool:
+    """Whether a node computes a number, and not just takes it from a higher-order operator, or hands it to a body."""
+    if node.op != "call_function" or isinstance(node.target, torch._ops.HigherOrderOperator):
+        return False
+    return node.target is not operator.getitem
+
+
+def _make_tensors(node: torch.fx.Node, mode: FakeTensorMode | None) -> None:
+    """Lets a node's result hold tensors of no dimensions in place of numbers."""
+
+    def tensor(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> torch.Tensor:
+        return torch.empty((), dtype=_DTYPES[type(number)])
+
+    with mode or nullcontext():
+        node.meta["val"] = pytree.tree_map_only(tuple(_DTYPES), tensor, node.meta["val"])
 
 
 def _has_dynamic_size(node: torch.fx.Node) -> bool:

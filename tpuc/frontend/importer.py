@@ -172,7 +172,7 @@ def _create(name: str, results: list[ir.Type], operands: list[ir.Value]) -> ir.O
 
 
 def _is_tensor(arg: Any) -> bool:
-    return isinstance(arg, torch.fx.Node) and isinstance(arg.meta["val"], torch.Tensor)
+    return isinstance(arg, torch.fx.Node) and isinstance(arg.meta.get("val"), torch.Tensor)
 
 
 def _declare(importer: _Importer) -> None:

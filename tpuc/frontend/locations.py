@@ -50,8 +50,11 @@ def location_of(node: torch.fx.Node) -> SourceLocation:
 
 
 def user_frame(stack_trace: str) -> tuple[str, int]:
-    """Returns the innermost frame outside PyTorch and tpuc, or the innermost of all, or ("", 0)."""
-    frames = [(file, int(line)) for file, line in _FRAME.findall(stack_trace)]
+    """Returns the innermost frame outside PyTorch and tpuc, or the innermost of all, or ("", 0).
+
+    Frames of code that has no file, such as what PyTorch makes of a branch, do not count.
+    """
+    frames = [(file, int(line)) for file, line in _FRAME.findall(stack_trace) if not file.startswith("<")]
     for file, line in reversed(frames):
         if not file.startswith(_OURS):
             return file, line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -11,14 +11,15 @@ from jaxlib.mlir import ir
 
 from tpuc import mlir
 from tpuc.errors import BackendError, CrashError, UnsupportedOp, UnsupportedOpError
+from tpuc.frontend.bodies import lower_bodies, unsupported_in
 from tpuc.frontend.capture import Capture
 from tpuc.frontend.importer import import_graph
 from tpuc.frontend.link import link
-from tpuc.frontend.locations import location_of
-from tpuc.lowerings.body import PLATFORMS, Body, Platform, lower_body
+from tpuc.lowerings.body import Body
 from tpuc.lowerings.call import OpCall
-from tpuc.lowerings.evaluate import MissingLoweringError, call_of
+from tpuc.lowerings.evaluate import call_of
 from tpuc.lowerings.native import is_native
+from tpuc.lowerings.platforms import PLATFORMS, Platform
 from tpuc.worker import Worker
 
 #: The module that runs torch-mlir's passes.
@@ -81,20 +82,21 @@ class Lowered:
         return attributes
 
 
-def lower(capture: Capture, worker: Worker) -> Lowered:
+def lower(capture: Capture, worker: Worker, platforms: Collection[Platform] = ()) -> Lowered:
     """Lowers a captured graph to StableHLO, with CHLO where XLA has the operation natively.
 
     Args:
         capture: The graph.
         worker: A running `WORKER`.
+        platforms: Platforms for which everything must be lowered.
 
     Raises:
-        UnsupportedOpError: Operators that cannot be lowered for any platform, all of them.
+        UnsupportedOpError: Operators that cannot be lowered for any platform, or not for these: all of them.
         CrashError: torch-mlir ended its process, or did not come back, and no single operator is to blame.
     """
     arguments = tuple(f"{argument.kind}:{argument.name}" for argument in capture.arguments)
     try:
-        text, bodies, unsupported = _lower(capture.graph, is_native, worker)
+        text, bodies, unsupported = _lower(capture.graph, is_native, worker, platforms)
     except (CrashError, BackendError):
         refused = _culprits(capture.graph)
         if not refused:
@@ -102,21 +104,24 @@ def lower(capture: Capture, worker: Worker) -> Lowered:
         # Whatever torch-mlir stumbles over has a JAX function too.
         with Worker(WORKER) as fresh:
             text, bodies, unsupported = _lower(
-                capture.graph, lambda call: is_native(call) and call.signature() not in refused, fresh
+                capture.graph, lambda call: is_native(call) and call.signature() not in refused, fresh, platforms
             )
     results = tuple(f"{result.kind}:{result.name}" for result in capture.results)
     return Lowered(text=text, bodies=bodies, unsupported=unsupported, arguments=arguments, results=results)
 
 
 def _lower(
-    graph: torch.fx.Graph, native: Callable[[OpCall], bool], worker: Worker
+    graph: torch.fx.Graph, native: Callable[[OpCall], bool], worker: Worker, platforms: Collection[Platform]
 ) -> tuple[str, dict[str, Body], dict[Platform, tuple[UnsupportedOp, ...]]]:
     imported = import_graph(graph, native)
     with ThreadPoolExecutor(max_workers=1) as pool:
         # torch-mlir runs in its own process; meanwhile the bodies are lowered here.
         text = pool.submit(_convert, worker, imported.text, len(graph.nodes))
-        bodies = _lower_bodies(graph, imported.bodies)
-        unsupported = {platform: _missing(graph, imported.bodies, bodies, platform) for platform in PLATFORMS}
+        lowered = lower_bodies(imported.bodies.values())
+        if failures := lowered.failures_on(platforms):
+            raise UnsupportedOpError(unsupported_in(graph, failures))
+        bodies = {name: lowered.bodies[call.signature()] for name, call in imported.bodies.items()}
+        unsupported = {platform: unsupported_in(graph, lowered.failures_on([platform])) for platform in PLATFORMS}
         return text.result(), bodies, unsupported
 
 
@@ -128,42 +133,6 @@ def _convert(worker: Worker, text: str, nodes: int) -> str:
         timeout=_SECONDS + _SECONDS_PER_NODE * nodes,
     )
     return blobs["module"].decode()
-
-
-def _lower_bodies(graph: torch.fx.Graph, calls: dict[str, OpCall]) -> dict[str, Body]:
-    bodies: dict[str, Body] = {}
-    failures: dict[str, str] = {}
-    for name, call in calls.items():
-        try:
-            bodies[name] = lower_body(call)
-        except (MissingLoweringError, NotImplementedError) as error:
-            failures[call.signature()] = str(error)
-        except Exception as error:  # A lowering is anybody's code; its failure belongs to the user's line.
-            failures[call.signature()] = f"its lowering failed: {type(error).__name__}: {error}"
-    if failures:
-        raise UnsupportedOpError(tuple(_report(graph.nodes, failures)))
-    return bodies
-
-
-def _missing(
-    graph: torch.fx.Graph, calls: dict[str, OpCall], bodies: dict[str, Body], platform: Platform
-) -> tuple[UnsupportedOp, ...]:
-    """Reports the calls that have a body, but not for this platform."""
-    failures = {
-        calls[name].signature(): body.missing[platform] for name, body in bodies.items() if platform in body.missing
-    }
-    return tuple(_report(graph.nodes, failures)) if failures else ()
-
-
-def _report(nodes: Iterable[torch.fx.Node], failures: dict[str, str]) -> Iterable[UnsupportedOp]:
-    for node in nodes:
-        if node.op != "call_function" or "val" not in node.meta:
-            continue
-        call = call_of(node)
-        reason = failures.get(call.signature())
-        if reason is not None:
-            location = location_of(node)
-            yield UnsupportedOp(operator=call.operator, reason=reason, location=location.place, module=location.module)
 
 
 def _culprits(graph: torch.fx.Graph) -> set[str]:

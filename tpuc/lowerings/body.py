@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import jax
 from jaxlib.mlir import ir
@@ -14,9 +14,7 @@ from tpuc import mlir
 from tpuc.lowerings.call import OpCall
 from tpuc.lowerings.dtypes import to_jax
 from tpuc.lowerings.evaluate import evaluate_call
-
-Platform = Literal["cpu", "tpu"]
-PLATFORMS: tuple[Platform, ...] = ("cpu", "tpu")
+from tpuc.lowerings.platforms import PLATFORMS, Platform
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,10 +77,10 @@ class OpCall:
     def signature(self) -> str:
         """Identifies the call among others: equal text, equal body.
 
-        Arguments are told apart by type as well as value: `1`, `1.0` and `True` are three.
+        Arguments are told apart by type as well as value: `1`, `1.0` and `True` are three. A graph equals itself only.
         """
         leaves, spec = pytree.tree_flatten((self.args, self.kwargs))
-        parts = (f"{type(leaf).__name__}:{leaf!r}" for leaf in leaves)
+        parts = (_identity(leaf) for leaf in leaves)
         outputs = ",".join(map(repr, self.outputs))
         return f"{self.operator}({','.join(parts)})->{outputs};{spec}"
 
@@ -91,6 +91,10 @@ class OpCall:
         filled = [next(rest) if isinstance(leaf, TensorMeta) else leaf for leaf in leaves]
         args, kwargs = pytree.tree_unflatten(filled, spec)
         return args, kwargs
+
+
+def _identity(leaf: Any) -> str:
+    return f"{type(leaf).__name__}:{id(leaf) if isinstance(leaf, torch.fx.GraphModule) else repr(leaf)}"
 
 
 def argument_of(node: torch.fx.Node, name: str) -> Any:

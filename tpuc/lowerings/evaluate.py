@@ -24,8 +24,12 @@ from torch.utils import _pytree as pytree
 
 from tpuc.lowerings.call import SEED, OpCall, TensorMeta, operator_name
 from tpuc.lowerings.dtypes import computation_dtype, is_array, to_jax, to_torch, wrapped
+from tpuc.lowerings.platforms import by_platform
 from tpuc.lowerings.registry import REGISTRY, Lowering
 from tpuc.lowerings.strided import rewrite_as_strided
+from tpuc.lowerings.subgraphs import attribute_of
+
+Target = Callable[..., Any]
 
 #: The signatures of the calls whose decompositions are being evaluated, outermost first.
 _DECOMPOSING: ContextVar[tuple[str, ...]] = ContextVar("_DECOMPOSING", default=())
@@ -71,14 +75,54 @@ def evaluate_call(
     if SEED in kwargs:
         key = jax.random.key(kwargs[SEED])
         kwargs = {name: value for name, value in kwargs.items() if name != SEED}
+    kernels = REGISTRY.kernels(operator_name(target))
+    if not kernels:
+        return _evaluate(target, args, kwargs, expected, key)
+    return _evaluate_by_platform(kernels, target, args, kwargs, expected, key)
+
+
+def _evaluate(target: Target, args: Sequence[Any], kwargs: dict[str, Any], expected: Any, key: Any) -> Any:
+    """Evaluates an operator by its lowering for all platforms, or its decomposition."""
     name = operator_name(target)
     found = REGISTRY.get(name)
-    if found is None or found.function is None:
+    if found is None:
         result = _decomposed(target, args, kwargs, key)
     else:
         args, kwargs = _promote(found, args, kwargs)
         result = found.function(*args, **kwargs) if found.random is None else found.function(key, *args, **kwargs)
     return _conform(name, result, expected)
+
+
+def _evaluate_by_platform(
+    kernels: Sequence[Lowering],
+    target: Target,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    expected: Any,
+    key: Any,
+) -> Any:
+    """Evaluates an operator by its kernel on each platform that it has one for."""
+    leaves, spec = pytree.tree_flatten((list(args), kwargs))
+    structure = pytree.tree_structure(expected)
+
+    def flat(evaluate: Callable[..., Any]) -> Callable[..., list[Any]]:
+        def on_arrays(*arrays: Any) -> list[Any]:
+            rest = iter(arrays)
+            filled = [next(rest) if is_array(leaf) else leaf for leaf in leaves]
+            args, kwargs = pytree.tree_unflatten(filled, spec)
+            return pytree.tree_leaves(_conform(operator_name(target), evaluate(*args, **kwargs), expected))
+
+        return on_arrays
+
+    def everywhere(*args: Any, **kwargs: Any) -> Any:
+        return _evaluate(target, args, kwargs, expected, key)
+
+    results = by_platform(
+        flat(everywhere),
+        {kernel.platform: flat(kernel.function) for kernel in kernels if kernel.platform},
+        *(leaf for leaf in leaves if is_array(leaf)),
+    )
+    return pytree.tree_unflatten(results, structure)
 
 
 def evaluate_graph(graph: torch.fx.Graph, inputs: Sequence[Any], key: Any = None) -> Any:
@@ -99,7 +143,7 @@ def evaluate_graph(graph: torch.fx.Graph, inputs: Sequence[Any], key: Any = None
             case "placeholder":
                 values[node] = next(rest)
             case "get_attr":
-                values[node] = _attribute(graph, node)
+                values[node] = _value_of(node)
             case "call_function":
                 args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
                 if node.target is operator.getitem:
@@ -114,7 +158,11 @@ def evaluate_graph(graph: torch.fx.Graph, inputs: Sequence[Any], key: Any = None
 
 def call_of(node: torch.fx.Node) -> OpCall:
     """Describes a node's call, with `TensorMeta` in place of tensors."""
-    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: expected_of(arg.meta["val"]))
+
+    def described(arg: torch.fx.Node) -> Any:
+        return expected_of(attribute_of(arg) if arg.op == "get_attr" else arg.meta["val"])
+
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), described)
     results = expected_of(node.meta["val"])
     assert callable(node.target)
     return OpCall(target=node.target, args=tuple(args), kwargs=dict(kwargs), results=results)
@@ -160,10 +208,8 @@ def decomposition_of(target: Callable[..., Any]) -> Callable[..., Any] | None:
     return rule
 
 
-def _attribute(graph: torch.fx.Graph, node: torch.fx.Node) -> Any:
-    value: Any = graph.owning_module
-    for part in str(node.target).split("."):
-        value = getattr(value, part)
+def _value_of(node: torch.fx.Node) -> Any:
+    value = attribute_of(node)
     if isinstance(value, torch.Tensor):
         return jnp.asarray(value.detach().cpu().numpy())
     return value

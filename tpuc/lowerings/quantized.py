@@ -147,7 +147,7 @@ def fake_quantize_per_tensor(x: Array, scale: Any, zero_point: Any, low: int, hi
 def choose_qparams(x: Array, low: int, high: int, eps: float, _dtype: torch.dtype) -> tuple[Array, Array]:
     """The scale and zero point that take a tensor's range, with zero in it, to the integers from low to high."""
     smallest, largest = jnp.minimum(x.min(), 0), jnp.maximum(x.max(), 0)
-    scale = jnp.maximum((largest - smallest) / (high - low), jnp.asarray(eps, x.dtype))
+    scale = jnp.maximum(_exact_quotient(largest - smallest, high - low), jnp.asarray(eps, x.dtype))
     zero_point = jnp.clip(low - jnp.round(smallest / scale), low, high)
     return scale[None], zero_point[None]
 
@@ -155,7 +155,7 @@ def choose_qparams(x: Array, low: int, high: int, eps: float, _dtype: torch.dtyp
 @lowering(f"{_NAMESPACE}.choose_qparams_symmetric.tensor", why=_WHY)
 def choose_qparams_symmetric(x: Array, low: int, high: int, eps: float, dtype: torch.dtype) -> tuple[Array, Array]:
     """The scale that takes a tensor's largest absolute value to half the range; the zero point is its middle."""
-    scale = jnp.maximum(jnp.abs(x).max() / ((high - low) / 2), jnp.asarray(eps, x.dtype))
+    scale = jnp.maximum(_exact_quotient(jnp.abs(x).max(), (high - low) / 2), jnp.asarray(eps, x.dtype))
     return scale[None], jnp.full((1,), 128 if dtype == torch.uint8 else 0, jnp.int64)
 
 
@@ -163,7 +163,7 @@ def choose_qparams_symmetric(x: Array, low: int, high: int, eps: float, dtype: t
 def choose_qparams_per_token(x: Array, _dtype: torch.dtype) -> tuple[Array, Array]:
     """For each row of the last dimension, the scale that takes its largest absolute value to 127."""
     largest = jnp.abs(x).max(-1, keepdims=True)
-    scale = jnp.maximum(largest.astype(jnp.promote_types(x.dtype, jnp.float32)), 1e-5) / 127
+    scale = _exact_quotient(jnp.maximum(largest.astype(jnp.promote_types(x.dtype, jnp.float32)), 1e-5), 127)
     return scale, jnp.zeros(scale.shape, jnp.int64)
 
 
@@ -174,7 +174,7 @@ def choose_qparams_per_token_asymmetric(x: Array, _dtype: torch.dtype) -> tuple[
         jnp.minimum(x.min(-1, keepdims=True), 0),
         jnp.maximum(x.max(-1, keepdims=True), 0),
     )
-    scale = jnp.maximum((largest - smallest) / 255, jnp.asarray(jnp.finfo(jnp.float32).eps, x.dtype))
+    scale = jnp.maximum(_exact_quotient(largest - smallest, 255), jnp.asarray(jnp.finfo(jnp.float32).eps, x.dtype))
     # Of the two ends, the one whose rounding loses less becomes exact.
     from_low, from_high = -128 - smallest / scale, 127 - largest / scale
     low_is_better = -128 + smallest / scale + 127 + largest / scale > 0
@@ -193,6 +193,12 @@ def int_mm(x: Array, y: Array) -> Array:
 def weight_int8pack_mm(x: Array, weight: Array, scales: Array) -> Array:
     """`x @ weight.T * scales` with an int8 weight of one scale an output."""
     return jnp.matmul(x, weight.T.astype(x.dtype)) * scales
+
+
+def _exact_quotient(x: Array, divisor: float) -> Array:
+    """`x / divisor`, correctly rounded: a range of equal ends has its zero point halfway between two integers."""
+    # XLA multiplies by the reciprocal of a constant that it sees.
+    return x / lax.optimization_barrier(jnp.asarray(divisor, x.dtype))
 
 
 def _divided(x: Array, scale: Any) -> Array:
