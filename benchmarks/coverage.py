@@ -1,77 +1,186 @@
 """How much of PyTorch tpuc compiles, and whether the answers are right.
 
-    python benchmarks/coverage.py --ops 'nn.functional.*pool' --verbose
-    python benchmarks/coverage.py --output build/coverage.jsonl     # all; started again, goes on where it was
+    python -m benchmarks.coverage run                      # all, in two processes; started again, it goes on
+    python -m benchmarks.coverage run --names 'nn.functional.*pool' --verbose
+    python -m benchmarks.coverage report                   # writes docs/coverage.md
 
-Each operator of PyTorch's OpInfo database is exported, compiled for the CPU and compared with eager.
+Each case is exported, compiled for the CPU, run there and compared with eager, and compiled for v5e with libtpu.
 """
 
 from __future__ import annotations
 
-import collections
 import json
 import re
 import sys
-from dataclasses import asdict
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 import click
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.common import BENCH, ROOT
+from tpuc.errors import CrashError
+from tpuc.worker import Fields, Worker, WorkerFaultError
 
-from benchmarks.opinfo import Runner, SampleResult, dtypes_of, operators
-
-
-@click.command()
-@click.option("--ops", default="", help="A pattern: only operators whose name it matches.")
-@click.option("--first-dtype-only", is_flag=True, help="Only f32, or the first dtype that an operator has.")
-@click.option("--output", type=click.Path(path_type=Path), help="A file for the results, one JSON a line.")
-@click.option("--verbose", is_flag=True, help="Print every sample that is not ok.")
-def main(ops: str, first_dtype_only: bool, output: Path | None, verbose: bool) -> None:
-    """Run OpInfo samples through tpuc."""
-    done = _done(output)
-    runner = Runner()
-    results: list[SampleResult] = []
-    for name, op in operators().items():
-        if not re.search(ops, name) or name in done:
-            continue
-        found = [
-            result
-            for dtype in (dtypes_of(op)[:1] if first_dtype_only else dtypes_of(op))
-            for result in runner.run(name, op, dtype)
-        ]
-        results += found
-        if output:
-            with output.open("a") as file:
-                file.writelines(json.dumps(asdict(result)) + "\n" for result in found)
-        bad = [result for result in found if result.outcome not in ("ok", "not exportable")]
-        if bad:
-            print(f"{name}: {len(bad)} of {len(found)} not ok: {_text(bad[0])}", flush=True)
-        for result in bad if verbose else ():
-            print(f"    {_text(result)}", flush=True)
-    runner.close()
-    _print_totals(results)
+SUITES = ("operators", "layers", "transformers", "timm", "diffusers")
+RESULTS = BENCH / "coverage.jsonl"
+#: A case that takes longer never ends.
+_CASE_SECONDS = 600.0
+#: Compiled programs and traced graphs pile up in a worker: after so many names it is made anew.
+_NAMES_PER_WORKER = 40
 
 
-def _text(result: SampleResult) -> str:
-    return f"{result.dtype}[{result.index}] {result.outcome}: {result.detail[:300]}"
+@dataclass(frozen=True, kw_only=True)
+class CaseResult:
+    """What became of one case; see `benchmarks.against_eager.Verdict`.
+
+    Attributes:
+        suite: Which suite it is of.
+        name: The operator or model.
+        case: The sample: `f32 0`; "" for a model.
+        outcome: What happened.
+        target: Where it failed.
+        detail: Why.
+    """
+
+    suite: str
+    name: str
+    case: str
+    outcome: str
+    target: str = ""
+    detail: str = ""
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether torch.export takes the case and tpuc fails on it."""
+        return self.outcome not in ("ok", "not exportable")
+
+    def __str__(self) -> str:
+        where = f" on {self.target}" if self.target else ""
+        return f"{self.name} {self.case}: {self.outcome}{where}: {self.detail[:300]}"
 
 
-def _done(output: Path | None) -> set[str]:
-    if output is None or not output.exists():
-        return set()
-    return {json.loads(line)["operator"] for line in output.read_text().splitlines()}
+class Pool:
+    """Workers, each used by one thread at a time, and replaced when they die or have done enough."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._all: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for worker in self._all:
+            worker.close()
+
+    def call(self, fields: Fields, what: str) -> Fields:
+        """Sends a request to this thread's worker.
+
+        Raises:
+            CrashError: The worker died or hung.
+            WorkerFaultError: It raised.
+        """
+        return self._worker().call(fields, what=what, timeout=_CASE_SECONDS)[0]
+
+    def start_name(self) -> None:
+        """Tells that a new name begins."""
+        self._local.names = getattr(self._local, "names", 0) + 1
+        if self._local.names > _NAMES_PER_WORKER:
+            self._worker().close()
+            self._local.worker = None
+            self._local.names = 1
+
+    def _worker(self) -> Worker:
+        worker: Worker | None = getattr(self._local, "worker", None)
+        if worker is None or not worker.is_running:
+            worker = Worker("benchmarks.coverage_worker", env={"PYTHONPATH": str(ROOT)})
+            self._local.worker = worker
+            self._all.append(worker)
+        return worker
 
 
-def _print_totals(results: list[SampleResult]) -> None:
-    by_operator = collections.defaultdict(list)
-    for result in results:
-        by_operator[result.operator].append(result.outcome)
-    exportable = {name: outcomes for name, outcomes in by_operator.items() if set(outcomes) != {"not exportable"}}
-    ok = sum(set(outcomes) <= {"ok", "not exportable"} for outcomes in exportable.values())
-    print(f"{ok} of {len(exportable)} exportable operators ok; {len(by_operator) - len(exportable)} not exportable")
-    print(dict(collections.Counter(result.outcome for result in results)))
+def run_name(pool: Pool, suite: str, name: str, wanted: Callable[[str], bool]) -> list[CaseResult]:
+    """Runs the cases of a name that are wanted."""
+    pool.start_name()
+    try:
+        listed = pool.call({"do": "list_cases", "suite": suite, "name": name}, f"the list of {name}'s cases")["cases"]
+    except (CrashError, WorkerFaultError) as error:
+        return [CaseResult(suite=suite, name=name, case="", outcome="crashed", detail=str(error))]
+    return [run_case(pool, suite, name, case) for case in listed if wanted(case)]
+
+
+def run_case(pool: Pool, suite: str, name: str, case: str) -> CaseResult:
+    """Runs one case."""
+    try:
+        verdict = pool.call({"do": "run", "suite": suite, "name": name, "case": case}, f"{name} {case}")
+    except (CrashError, WorkerFaultError) as error:
+        verdict = {"outcome": "crashed", "target": "cpu", "detail": str(error)}
+    return CaseResult(suite=suite, name=name, case=case, **verdict)
+
+
+def read_results(path: Path) -> list[CaseResult]:
+    """Reads what earlier runs left; a last line that was cut off is dropped."""
+    if not path.exists():
+        return []
+    return [CaseResult(**json.loads(line)) for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"]
+
+
+def _run_all(
+    pool: Pool, suites: tuple[str, ...], names: str, cases: str, path: Path, jobs: int
+) -> Iterator[CaseResult]:
+    """Runs what has no result in the file yet, and appends each name's results as soon as they are there."""
+    done = {(result.suite, result.name, result.case) for result in read_results(path)}
+
+    def run_rest(suite: str, name: str) -> list[CaseResult]:
+        return run_name(
+            pool, suite, name, lambda case: bool(re.search(cases, case)) and (suite, name, case) not in done
+        )
+
+    todo = [
+        (suite, name)
+        for suite in suites
+        for name in pool.call({"do": "list_names", "suite": suite}, f"the list of {suite}")["names"]
+        if re.search(names, name)
+    ]
+    with ThreadPoolExecutor(max_workers=jobs) as threads, path.open("a") as file:
+        running = [threads.submit(run_rest, suite, name) for suite, name in todo]
+        for finished in as_completed(running):
+            results = finished.result()
+            file.write("".join(json.dumps(asdict(result)) + "\n" for result in results))
+            file.flush()
+            yield from results
+
+
+@click.group()
+def main() -> None:
+    """Measure how much of PyTorch tpuc compiles."""
+
+
+@main.command("run")
+@click.option("--suite", "suites", multiple=True, type=click.Choice(SUITES), default=SUITES, help="Only this suite.")
+@click.option("--names", default="", help="A pattern: only operators or models whose name it matches.")
+@click.option("--cases", default="", help="A pattern: only cases that it matches, such as '^f32'.")
+@click.option("--jobs", default=2, show_default=True, help="Processes.")
+@click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="Results; what is there is kept.")
+@click.option("--verbose", is_flag=True, help="Print every case that fails, not one a name.")
+def run_command(suites: tuple[str, ...], names: str, cases: str, jobs: int, output: Path, verbose: bool) -> None:
+    """Run the cases that have no result yet."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    told = ""
+    bad = 0
+    with Pool() as pool:
+        for result in _run_all(pool, suites, names, cases, output, jobs):
+            if result.is_bad:
+                bad += 1
+                if verbose or told != result.name:
+                    print(result, flush=True)
+                told = result.name
+    print(f"{bad} cases failed")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
