@@ -83,7 +83,11 @@ bench-quality: bench-program_quality  ## Compare compiled programs with torch-ml
 bench-%: $(STAMP)  ## Run one benchmark: start, memory, cpu, llama
 	$(BIN)/python -m benchmarks.$*
 
+coverage: $(STAMP)  ## Measure how much of PyTorch compiles, and write docs/coverage.md; started again, it goes on
+	$(BIN)/python -m benchmarks.coverage run
+	$(BIN)/python -m benchmarks.coverage report
+
 clean:  ## Remove what was built, but not .venv
 	rm -rf $(BUILD)
 
-.PHONY: help setup demo test test-slow lint typecheck zoo bench bench-quality clean
+.PHONY: help setup demo test test-slow lint typecheck zoo bench bench-quality coverage clean

@@ -114,10 +114,11 @@ def run_case(pool: Pool, suite: str, name: str, case: str) -> CaseResult:
 
 
 def _run_all(
-    pool: Pool, suites: tuple[str, ...], names: str, cases: str, path: Path, jobs: int, *, again: bool
+    pool: Pool, suites: tuple[str, ...], names: str, cases: str, output: Path | None, jobs: int, *, again: bool
 ) -> Iterator[CaseResult]:
     """Runs what has no result in the file yet, and appends each name's results as soon as they are there."""
-    done = {(result.suite, result.name, result.case) for result in read_results(path) if not (again and result.is_bad)}
+    known = read_results(output) if output else []
+    done = {(result.suite, result.name, result.case) for result in known if not (again and result.is_bad)}
 
     def run_rest(suite: str, name: str) -> list[CaseResult]:
         return run_name(
@@ -130,12 +131,13 @@ def _run_all(
         for name in pool.call({"do": "list_names", "suite": suite}, f"the list of {suite}")["names"]
         if re.search(names, name)
     ]
-    with ThreadPoolExecutor(max_workers=jobs) as threads, path.open("a") as file:
-        running = [threads.submit(run_rest, suite, name) for suite, name in todo]
-        for finished in as_completed(running):
+    with ThreadPoolExecutor(max_workers=jobs) as threads:
+        for finished in as_completed([threads.submit(run_rest, suite, name) for suite, name in todo]):
             results = finished.result()
-            file.write(to_lines(results))
-            file.flush()
+            if output:
+                output.parent.mkdir(parents=True, exist_ok=True)
+                with output.open("a") as file:
+                    file.write(to_lines(results))
             yield from results
 
 
@@ -149,14 +151,19 @@ def main() -> None:
 @click.option("--names", default="", help="A pattern: only operators or models whose name it matches.")
 @click.option("--cases", default="", help="A pattern: only cases that it matches, such as '^f32'.")
 @click.option("--jobs", default=2, show_default=True, help="Processes.")
-@click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="Results; what is there is kept.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Results, of which those that are there are kept; a run of a part keeps none unless this is given.",
+)
 @click.option("--again", is_flag=True, help="Run what failed before once more.")
 @click.option("--verbose", is_flag=True, help="Print every case that fails, not one a name.")
 def run_command(
     suites: tuple[str, ...], names: str, cases: str, jobs: int, output: Path, again: bool, verbose: bool
 ) -> None:
     """Run the cases that have no result yet."""
-    output.parent.mkdir(parents=True, exist_ok=True)
+    if output is None and not (names or cases):
+        output = RESULTS
     told = ""
     bad = 0
     with Pool() as pool:

@@ -7,6 +7,7 @@ ones are mostly of rank 0 or size 0.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
@@ -41,6 +42,22 @@ def cases(name: str) -> list[str]:
     """The samples of an operator: `f32 0` is the first of dtype f32."""
     op = _operators()[name]
     return [f"{DTYPE_NAMES[dtype]} {index}" for dtype in _dtypes_of(op) for index in _samples(name, dtype)]
+
+
+def stratified(count: int) -> list[str]:
+    """So many operators of as many kinds as there are: first one of each, then another of each, and so on.
+
+    A kind is a class of OpInfo (elementwise, reduction, spectral, ...) within a namespace (`linalg`, `nn.functional`).
+    """
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for name in names():
+        kinds.setdefault((type(_operators()[name]).__name__, name.rpartition(".")[0]), []).append(name)
+    # The middle ones first: the first of a kind are often aliases of one another.
+    orders = [
+        sorted(kind, key=lambda name, kind=kind: abs(kind.index(name) - len(kind) // 2)) for kind in kinds.values()
+    ]
+    rounds = itertools.zip_longest(*orders)
+    return [name for names_of_round in rounds for name in names_of_round if name is not None][:count]
 
 
 def run(runner: Runner, name: str, case: str) -> Verdict:
