@@ -9,6 +9,7 @@ Each case is exported, compiled for the CPU, run there and compared with eager, 
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import threading
@@ -86,22 +87,22 @@ def run_name(pool: Pool, suite: str, name: str, wanted: Callable[[str], bool]) -
     todo = [case for case in listed if wanted(case)]
     if suite != "operators":
         return [run_case(pool, suite, name, case) for case in todo]
-    return [result for dtype in _by_dtype(todo).values() for result in _run_samples(pool, name, dtype)]
+    return _run_samples(pool, name, todo) or [
+        result
+        for _, samples in itertools.groupby(todo, key=lambda case: case.split()[0])
+        for result in _run_dtype(pool, name, list(samples))
+    ]
 
 
-def _by_dtype(samples: list[str]) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = {}
-    for sample in samples:
-        groups.setdefault(sample.split()[0], []).append(sample)
-    return groups
+def _run_dtype(pool: Pool, name: str, samples: list[str]) -> list[CaseResult]:
+    return _run_samples(pool, name, samples) or [run_case(pool, "operators", name, sample) for sample in samples]
 
 
 def _run_samples(pool: Pool, name: str, samples: list[str]) -> list[CaseResult]:
-    """Runs samples of one dtype as one program; if that is not ok, each alone."""
-    together = f"{samples[0].split()[0]} {','.join(sample.split()[1] for sample in samples)}"
-    if len(samples) > 1 and run_case(pool, "operators", name, together).outcome == "ok":
-        return [CaseResult(suite="operators", name=name, case=sample, outcome="ok") for sample in samples]
-    return [run_case(pool, "operators", name, sample) for sample in samples]
+    """Runs samples as one program; gives nothing if that is not ok, and it takes to run fewer to see why."""
+    if len(samples) < 2 or run_case(pool, "operators", name, ", ".join(samples)).outcome != "ok":
+        return []
+    return [CaseResult(suite="operators", name=name, case=sample, outcome="ok") for sample in samples]
 
 
 def run_case(pool: Pool, suite: str, name: str, case: str) -> CaseResult:
@@ -131,6 +132,9 @@ def _run_all(
         for name in pool.call({"do": "list_names", "suite": suite}, f"the list of {suite}")["names"]
         if re.search(names, name)
     ]
+    # What was begun comes last: most often nothing is left of it.
+    begun = {(suite, name) for suite, name, _ in done}
+    todo.sort(key=lambda item: item in begun)
     with ThreadPoolExecutor(max_workers=jobs) as threads:
         for finished in as_completed([threads.submit(run_rest, suite, name) for suite, name in todo]):
             results = finished.result()

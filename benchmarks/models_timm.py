@@ -11,9 +11,8 @@ from benchmarks import torchvision_stand_in
 from benchmarks.against_eager import Runner, Verdict
 from benchmarks.modules import run_module
 
-torchvision_stand_in.install()
-
-import timm  # noqa: E402  Needs the stand-in.
+with torchvision_stand_in.installed():
+    import timm
 
 #: The architectures, and what makes them smaller.
 MODELS: Mapping[str, Mapping[str, Any]] = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -47,8 +49,9 @@ class _InterpolationMode:
     LANCZOS = "lanczos"
 
 
-def install() -> None:
-    """Puts the stand-in where `import torchvision` finds it."""
+@contextmanager
+def installed() -> Iterator[None]:
+    """Puts the stand-in where `import torchvision` finds it, until the block ends: others find that there is none."""
     for name in _MODULES:
         module = _Module(name)
         module.__spec__ = ModuleSpec(name, loader=None, is_package=True)
@@ -59,3 +62,8 @@ def install() -> None:
             setattr(sys.modules[parent], own, module)
     functional: Any = sys.modules["torchvision.transforms.functional"]
     functional.InterpolationMode = _InterpolationMode
+    try:
+        yield
+    finally:
+        for name in _MODULES:
+            del sys.modules[name]
