@@ -14,10 +14,12 @@ help:  ## List the targets
 
 setup: $(STAMP)  ## Make .venv and install the pinned dependencies
 
+# timm asks for torchvision, which this torch has none of; its models do without (benchmarks/torchvision_stand_in.py).
 # The stamp is written last, so that an interrupted install is taken up again.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[compile,zoo,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt timm
 	touch $@
 
 demo: $(STAMP)  ## Compile EfficientNet-Lite0 for cpu and v5e, and run it on a photograph
@@ -81,7 +83,11 @@ bench-quality: bench-program_quality  ## Compare compiled programs with torch-ml
 bench-%: $(STAMP)  ## Run one benchmark: start, memory, cpu, llama
 	$(BIN)/python -m benchmarks.$*
 
+coverage: $(STAMP)  ## Measure how much of PyTorch compiles, and write docs/coverage.md; started again, it goes on
+	$(BIN)/python -m benchmarks.coverage run
+	$(BIN)/python -m benchmarks.coverage report
+
 clean:  ## Remove what was built, but not .venv
 	rm -rf $(BUILD)
 
-.PHONY: help setup demo test test-slow lint typecheck zoo bench bench-quality clean
+.PHONY: help setup demo test test-slow lint typecheck zoo bench bench-quality coverage clean

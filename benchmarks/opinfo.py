@@ -1,4 +1,4 @@
-"""Runs PyTorch's own operator samples (OpInfo) through tpuc, and compares with eager.
+"""PyTorch's own operator samples (OpInfo), as a suite of the coverage benchmark.
 
 OpInfo (`torch.testing._internal.common_methods_invocations.op_db`) is PyTorch's database of operators with sample
 inputs. For an operator and a dtype, the first four samples are taken, and four spread over the rest: the first
@@ -7,9 +7,10 @@ ones are mostly of rank 0 or size 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+import itertools
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,31 +18,12 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils import _pytree as pytree
 
-from tpuc import mlir
-from tpuc.errors import ExportError, TpucError, UnsupportedOpError
-from tpuc.frontend.capture import Capture, capture, export
-from tpuc.frontend.stablehlo import Lowered, lower
-from tpuc.lowerings.dtypes import to_torch
+from benchmarks.against_eager import TOLERANCE, Runner, Verdict, difference, shapes_and_dtypes
+from tpuc.dtypes import DTYPE_NAMES, TORCH_DTYPES
 from tpuc.packaging import to_numpy
-from tpuc.passes import PIPELINE, run_passes
-from tpuc.runtime.cpu import CpuDevice
-from tpuc.runtime.spec import TensorSpec
-from tpuc.shapes import TORCH_DTYPES
-from tpuc.targets import CPU
-from tpuc.worker import Worker
 
 #: Dtypes beside the first, where an operator has them.
 MORE_DTYPES = (torch.bfloat16, torch.int64, torch.bool, torch.complex64)
-#: Relative to the largest finite value of the expected result.
-TOLERANCE = {
-    torch.float32: 1e-4,
-    torch.complex64: 1e-4,
-    torch.float64: 1e-7,
-    torch.complex128: 1e-7,
-    torch.bfloat16: 2e-2,
-    torch.float16: 2e-3,
-}
-
 #: Where PyTorch's own tests allow more: `toleranceOverride` of the operator's OpInfo. Both iterate from random vectors.
 LOOSER = {
     "pca_lowrank": {torch.float32: 1e-3, torch.complex64: 4e-2},
@@ -49,149 +31,135 @@ LOOSER = {
 }
 
 Rule = Callable[[Any, list[Any]], list[Any]]
-Outcome = Literal["ok", "not exportable", "unsupported", "wrong", "failed"]
-_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampleResult:
-    """What became of one sample.
+def names() -> list[str]:
+    """Every operator of the database that has a CPU kernel, with its variant: `nn.functional.pad.circular`."""
+    return [name for name, op in _operators().items() if op.supported_dtypes("cpu")]
 
-    Attributes:
-        operator: OpInfo's name, with the variant: `nn.functional.pad.circular`.
-        dtype: The dtype of the sample.
-        index: Its place among the operator's samples.
-        outcome: What happened.
-        detail: The reason, where it is not ok.
+
+def cases(name: str) -> list[str]:
+    """The samples of an operator: `f32 0` is the first of dtype f32."""
+    op = _operators()[name]
+    return [f"{DTYPE_NAMES[dtype]} {index}" for dtype in _dtypes_of(op) for index in _samples(name, dtype)]
+
+
+def stratified(count: int) -> list[str]:
+    """So many operators of as many kinds as there are: first one of each, then another of each, and so on.
+
+    A kind is a class of OpInfo (elementwise, reduction, spectral, ...) within a namespace (`linalg`, `nn.functional`).
     """
-
-    operator: str
-    dtype: str
-    index: int
-    outcome: Outcome
-    detail: str = ""
-
-
-def operators() -> dict[str, OpInfo]:
-    """Every operator of the database, by its full name."""
-    return {op.full_name if hasattr(op, "full_name") else _full_name(op): op for op in op_db}
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for name in names():
+        kinds.setdefault((type(_operators()[name]).__name__, name.rpartition(".")[0]), []).append(name)
+    # The middle ones first: the first of a kind are often aliases of one another.
+    orders = [
+        sorted(kind, key=lambda name, kind=kind: abs(kind.index(name) - len(kind) // 2)) for kind in kinds.values()
+    ]
+    rounds = itertools.zip_longest(*orders)
+    return [name for names_of_round in rounds for name in names_of_round if name is not None][:count]
 
 
-def _full_name(op: OpInfo) -> str:
-    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+def run(runner: Runner, name: str, case: str) -> Verdict:
+    """Runs a sample, or several as one program, which takes a fraction of the time: `f32 0, f32 5, i64 0`."""
+    op = _operators()[name]
+    parts = [part.split() for part in case.split(", ")]
+    samples = [_samples(name, TORCH_DTYPES[dtype])[int(number)] for dtype, number in parts]
+    calls = [_Call(_unseeded(op), sample) for sample in samples]
+    sizes: list[int] = []
+
+    def eager() -> list[torch.Tensor]:
+        results = [_eager(call, in_f32=op.name in COMPUTED_IN_F32, numbers=op.name in NUMBERS) for call in calls]
+        sizes[:] = map(len, results)
+        return [tensor for result in results for tensor in result]
+
+    def compare(results: list[Any], expected: list[torch.Tensor]) -> str:
+        wanted = [to_numpy(value) for value in expected]
+        if len(results) != len(wanted):
+            return f"{len(results)} results, eager gives {len(wanted)}"
+        start = 0
+        for sample, size in zip(samples, sizes, strict=True):
+            own = slice(start, start + size)
+            if problem := _difference(op, name, sample, results[own], wanted[own]):
+                return problem
+            start += size
+        return ""
+
+    tensors = tuple(tensor for call in calls for tensor in call.tensors)
+    return runner.run(_Calls(calls), tensors, {}, eager=eager, compare=compare)
 
 
-def dtypes_of(op: OpInfo) -> list[torch.dtype]:
-    """f32, or the first dtype that the operator has, and those of `MORE_DTYPES` that it has; none if it has no CPU."""
+def _difference(op: OpInfo, name: str, sample: Any, results: list[Any], wanted: list[Any]) -> str:
+    if rule := COMPARED.get(name, COMPARED.get(op.name)):
+        results, wanted = rule(sample, results), rule(sample, wanted)
+    if _is_random(op):
+        return shapes_and_dtypes(results, wanted)
+    return difference(results, wanted, {**TOLERANCE, **LOOSER.get(op.name, {})})
+
+
+@lru_cache(maxsize=1)
+def _operators() -> dict[str, OpInfo]:
+    return {f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name: op for op in op_db}
+
+
+def _dtypes_of(op: OpInfo) -> list[torch.dtype]:
+    """f32, or the first dtype that the operator has, and those of `MORE_DTYPES` that it has."""
     supported = op.supported_dtypes("cpu")
-    if not supported:
-        return []
     first = torch.float32 if torch.float32 in supported else sorted(supported, key=str)[0]
     return [first, *(dtype for dtype in MORE_DTYPES if dtype in supported and dtype != first)]
 
 
-def samples_of(op: OpInfo, dtype: torch.dtype) -> list[tuple[int, Any]]:
-    """The first four samples, and four spread over the rest, with their places."""
+@lru_cache(maxsize=8)
+def _samples(name: str, dtype: torch.dtype) -> dict[int, Any]:
+    """The first four samples, and four spread over the rest, by their places."""
     torch.manual_seed(0)
-    samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
+    samples = list(_operators()[name].sample_inputs("cpu", dtype, requires_grad=False))
     rest = range(4, len(samples))
     spread = [rest[i * len(rest) // 4] for i in range(4)] if len(rest) > 4 else list(rest)
-    return [(index, samples[index]) for index in (*range(min(4, len(samples))), *spread)]
+    return {index: samples[index] for index in (*range(min(4, len(samples))), *spread)}
 
 
-class _Sample(torch.nn.Module):
+class _Call:
     """An operator with everything of a sample but its tensors."""
 
-    def __init__(self, function: Callable[..., Any], leaves: list[Any], spec: pytree.TreeSpec) -> None:
-        super().__init__()
+    def __init__(self, function: Callable[..., Any], sample: Any) -> None:
         self._function = function
-        self._leaves = leaves
-        self._spec = spec
+        self._leaves, self._spec = pytree.tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
+        # Operators that write to their input write to a copy.
+        self.tensors = [leaf.detach().clone() for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
 
-    def forward(self, *tensors: torch.Tensor) -> Any:
+    def __call__(self, tensors: Iterable[torch.Tensor]) -> Any:
         rest = iter(tensors)
         leaves = [next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in self._leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self._spec)
-        # In place variants write to their input; the module's own inputs must stay.
         return self._function(*args, **kwargs)
 
 
-class Runner:
-    """Runs samples; keeps the device and the torch-mlir process between them."""
+class _Calls(torch.nn.Module):
+    """Several calls, each with its share of the inputs."""
 
-    def __init__(self) -> None:
-        self._device = CpuDevice()
-        self._worker = Worker("tpuc.frontend.torch_mlir_worker")
+    def __init__(self, calls: list[_Call]) -> None:
+        super().__init__()
+        self._calls = calls
 
-    def close(self) -> None:
-        """Ends the torch-mlir process."""
-        self._worker.close()
-
-    def run(self, name: str, op: OpInfo, dtype: torch.dtype) -> Iterator[SampleResult]:
-        """Runs an operator's samples of a dtype."""
-        for index, sample in samples_of(op, dtype):
-            outcome, detail = self._run_sample(op, sample)
-            yield SampleResult(operator=name, dtype=_NAMES[dtype], index=index, outcome=outcome, detail=detail)
-
-    def _run_sample(self, op: OpInfo, sample: Any) -> tuple[Outcome, str]:
-        leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
-        tensors = tuple(leaf.detach().clone() for leaf in leaves if isinstance(leaf, torch.Tensor))
-        module = _Sample(_unseeded(op), leaves, spec)
-        try:
-            program = export(module, tensors, {})
-        except ExportError as error:
-            return "not exportable", error.what
-        try:
-            expected = _eager(module, tensors, in_f32=op.name in COMPUTED_IN_F32, numbers=op.name in NUMBERS)
-        except RuntimeError as error:  # as_strided on the storage of a view, which a copy does not have.
-            return "not exportable", f"eager fails on a copy of the inputs: {error}"
-        try:
-            captured = capture(program)
-            lowered = lower(captured, self._worker)
-            results = self._execute(captured, lowered, tensors)
-        except UnsupportedOpError as error:
-            return "unsupported", "; ".join(f"{op.operator}: {op.reason}" for op in error.operators)
-        except TpucError as error:
-            return "failed", error.what
-        except Exception as error:  # A defect: one more thing to count.
-            return "failed", f"{type(error).__name__}: {error}"
-        wanted = [to_numpy(value) for value in expected]
-        if rule := COMPARED.get(_full_name(op), COMPARED.get(op.name)):
-            results, wanted = rule(sample, results), rule(sample, wanted)
-        tolerance = TOLERANCE | LOOSER.get(op.name, {})
-        return _compare(results, wanted, tolerance, random=_is_random(op))
-
-    def _execute(self, captured: Capture, lowered: Lowered, tensors: tuple[torch.Tensor, ...]) -> list[Any]:
-        with mlir.make_context() as context:
-            module = lowered.module("cpu", context)
-            run_passes(module, PIPELINE, CPU)
-            program = mlir.to_portable(module)
-        specs = [
-            TensorSpec(name="", dtype=_NAMES[result.meta.dtype], dims=result.meta.shape) for result in captured.results
-        ]
-        inputs = iter(tensors)
-        values = [
-            np.array(0)
-            if argument.kind == "seed"
-            else to_numpy(next(inputs) if argument.tensor is None else argument.tensor)
-            for argument in captured.arguments
-        ]
-        executable = self._device.compile(program, specs)
-        return [buffer.to_numpy() for buffer in executable.run([self._device.put(value) for value in values])]
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        rest = iter(tensors)
+        return [call([next(rest) for _ in call.tensors]) for call in self._calls]
 
 
-def _eager(module: _Sample, tensors: tuple[torch.Tensor, ...], *, in_f32: bool, numbers: bool) -> list[torch.Tensor]:
+def _eager(call: _Call, *, in_f32: bool, numbers: bool) -> list[torch.Tensor]:
     """What PyTorch gives; with `in_f32`, bf16 inputs are widened, and the results narrowed again.
 
     With `numbers`, a Python number among the results is a tensor: f64, i64 or bool.
     """
-    inputs = [tensor.float() if in_f32 and tensor.dtype == torch.bfloat16 else tensor.clone() for tensor in tensors]
+    given = call.tensors
+    inputs = [tensor.float() if in_f32 and tensor.dtype == torch.bfloat16 else tensor.clone() for tensor in given]
     with torch.no_grad():
-        leaves = pytree.tree_leaves(module(*inputs))
+        leaves = pytree.tree_leaves(call(inputs))
     if numbers:
         leaves = [leaf if isinstance(leaf, torch.Tensor) else torch.as_tensor(np.asarray(leaf)) for leaf in leaves]
     results = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    narrow = any(tensor.dtype != given.dtype for tensor, given in zip(inputs, tensors, strict=True))
+    narrow = any(tensor.dtype != before.dtype for tensor, before in zip(inputs, given, strict=True))
     return [value.bfloat16() if narrow and value.dtype == torch.float32 else value for value in results]
 
 
@@ -305,43 +273,3 @@ def _is_random(op: OpInfo) -> bool:
             "rrelu",
         )
     )
-
-
-def _compare(
-    results: list[Any], wanted: list[Any], tolerance: Mapping[torch.dtype, float], *, random: bool
-) -> tuple[Outcome, str]:
-    if len(results) != len(wanted):
-        return "wrong", f"{len(results)} results, eager gives {len(wanted)}"
-    for number, (result, want) in enumerate(zip(results, wanted, strict=True)):
-        if result.shape != want.shape or result.dtype != want.dtype:
-            return (
-                "wrong",
-                f"result {number} is {result.dtype}{list(result.shape)}, eager {want.dtype}{list(want.shape)}",
-            )
-        if not random and (problem := _difference(result, want, tolerance.get(to_torch(want.dtype)))):
-            return "wrong", f"result {number}: {problem}"
-    return "ok", ""
-
-
-def _difference(result: Any, want: Any, tolerance: float | None) -> str:
-    """Describes how two arrays differ, beyond the tolerance, where there is one; "" if they do not."""
-    if tolerance is None:
-        wrong = result != want
-        return f"{wrong.sum()} of {wrong.size} elements differ" if wrong.any() else ""
-    if not result.size:
-        return ""
-    wide = np.complex128 if want.dtype.kind == "c" else np.float64
-    result, want = result.astype(wide), want.astype(wide)
-    for part in ("real", "imag"):
-        a, b = getattr(result, part), getattr(want, part)
-        if (np.isnan(a) != np.isnan(b)).any():
-            return "NaN in other places"
-        infinite = np.isinf(a) | np.isinf(b)
-        if (a[infinite] != b[infinite]).any():
-            return "infinities in other places"
-    finite = np.isfinite(want)
-    if not finite.any():
-        return ""
-    scale = max(float(np.abs(want[finite]).max()), 1e-6)
-    error = float(np.abs(result[finite] - want[finite]).max())
-    return f"off by {error / scale:.2g} of the scale" if error > tolerance * max(scale, 1.0) else ""

@@ -12,6 +12,7 @@ from tpuc.passes.attention_kernel import AttentionKernel
 from tpuc.passes.base import Estimator, Pass, PassContext, PassReport, run_passes
 from tpuc.passes.convert_arith import ConvertArith
 from tpuc.passes.cse import Cse
+from tpuc.passes.expand_c128 import ExpandC128
 from tpuc.passes.fold_constants import FoldConstants
 from tpuc.passes.fold_transpose import FoldTranspose
 from tpuc.passes.hoist_weights import HoistWeights
@@ -42,6 +43,7 @@ PIPELINE: tuple[Pass, ...] = (
     ConvertArith(),  # first: the others, and XLA, read static StableHLO only
     FoldConstants(),  # before all that look for a constant: an epsilon in f64, a multiplication by one
     NarrowF64(),  # before cse: it goes by source locations, and equal operations of two locations become one
+    ExpandC128(),  # before cse: it reads the parts of a number again and again
     Cse(),  # so that the others have less to go through
     SimplifyArithmetic(),  # what computes nothing stands between operations that belong together
     UnbatchDot(),  # before simplify-shape, which turns the copy for a batch of one into a reshape

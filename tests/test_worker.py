@@ -22,6 +22,7 @@ def test_an_answer_comes_back_whole(worker: Worker) -> None:
     assert fields == {"do": "echo", "n": 1, "text": "ä\n"}
     assert blobs == {"a": blob[::-1], "empty": b""}
     assert "on standard output" in worker.log()
+    assert worker.is_running
 
 
 def test_a_refusal_is_raised_here(worker: Worker) -> None:
@@ -40,6 +41,7 @@ def test_a_defect_comes_with_its_traceback(worker: Worker) -> None:
 def test_a_crash_names_the_signal_and_the_last_words(worker: Worker) -> None:
     with pytest.raises(CrashError) as error:
         worker.call({"do": "die"}, what="the conversion")
+    assert not worker.is_running
     assert error.value.what == "the conversion: the process was ended by SIGSEGV"
     assert error.value.hint == "Its last words: LLVM ERROR: the last words"
 
@@ -52,6 +54,7 @@ def test_an_exit_is_a_crash(worker: Worker) -> None:
 def test_a_hang_ends(worker: Worker) -> None:
     with pytest.raises(CrashError, match="no answer after 1 s"):
         worker.call({"do": "hang"}, what="the conversion", timeout=1)
+    assert not worker.is_running
 
 
 def test_a_closed_worker_is_gone(worker: Worker) -> None:

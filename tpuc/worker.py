@@ -71,6 +71,11 @@ class Worker:
         """The process."""
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there; after a `CrashError` it is not."""
+        return self._process.poll() is None
+
     def close(self) -> None:
         """Ends the process; closing again does nothing."""
         if self._log.closed:
@@ -128,6 +133,7 @@ class Worker:
 
     def _raise_hang(self, what: str, timeout: float | None) -> None:
         self._process.kill()
+        self._process.wait()
         raise CrashError(f"{what}: no answer after {timeout:.0f} s; the process was stopped")
 
 

@@ -1,11 +1,13 @@
 """Capturing modules: arguments, state, structure, and the errors of export."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from tpuc.errors import ExportError
 from tpuc.frontend.capture import Capture, capture, export
@@ -114,6 +116,21 @@ class _Record:
 torch.export.register_dataclass(_Record, serialized_type_name="tests._Record")
 
 
+class _Mapping(dict[str, Any]):
+    """Registered without keys, as the outputs of diffusers are."""
+
+
+class _Opaque:
+    def __init__(self, total: Any) -> None:
+        self.total = total
+
+
+pytree.register_pytree_node(
+    _Mapping, lambda m: (list(m.values()), list(m)), lambda v, k: _Mapping(zip(k, v, strict=True))
+)
+pytree.register_pytree_node(_Opaque, lambda opaque: ([opaque.total], None), lambda values, _: _Opaque(*values))
+
+
 class _Nested(nn.Module):
     def forward(self, batch: dict[str, Any], *rest: Tensor, flag: bool = False, none: Any = None) -> dict[str, Any]:
         x = batch["x"] + batch["pieces"][0] + rest[0]
@@ -152,6 +169,27 @@ def test_nested_structures_are_described() -> None:
         "list[1][0]",
         "same",
     ]
+
+
+class _Returns(nn.Module):
+    def __init__(self, kind: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def forward(self, x: Tensor) -> Any:
+        return self._kind(x)
+
+
+def test_a_container_that_names_its_fields_as_a_mapping_only() -> None:
+    captured = _capture(_Returns(lambda x: (_Mapping(sample=x + 1, rest=(x,)),)), torch.zeros(2))
+    assert _results(captured) == [("output", "output[0].sample"), ("output", "output[0].rest[0]")]
+    fields = [["sample", 0], ["rest", {"tuple": [1]}]]
+    assert captured.output_structure == {"tuple": [{"record": {"type": f"{__name__}._Mapping", "fields": fields}}]}
+
+
+def test_a_container_without_names_is_refused() -> None:
+    with pytest.raises(ExportError, match="the outputs holds a _Opaque, whose fields"):
+        _capture(_Returns(_Opaque), torch.zeros(2))
 
 
 def test_inputs_that_are_views_of_each_other() -> None:

@@ -71,14 +71,20 @@ def start_worker(target: Target) -> Worker:
     return Worker(WORKER, env=env)
 
 
-def compile_in(worker: Worker, program: bytes, target: Target, *, libtpu: Path | None = None) -> Executable:
-    """Compiles a program in a process that `start_worker` started; see `compile_program`."""
+def compile_in(
+    worker: Worker, program: bytes, target: Target, *, libtpu: Path | None = None, timeout: float | None = None
+) -> Executable:
+    """Compiles a program in a process that `start_worker` started; see `compile_program`.
+
+    Raises:
+        CrashError: Also where the compiler has not come back after `timeout` seconds, if that is given.
+    """
     fields = {"do": "compile_cpu"}
     if target.chip is not None:
         path = str(libtpu or installed_libtpu())
         fields = {"do": "compile_tpu", "libtpu": path, "topology": target.chip.topology}
     try:
-        answer, blobs = worker.call(fields, {"program": program}, what=f"the compile for {target}")
+        answer, blobs = worker.call(fields, {"program": program}, what=f"the compile for {target}", timeout=timeout)
     except BackendError as error:
         raise _explain(error, target) from error
     return Executable(

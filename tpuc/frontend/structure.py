@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch.utils import _pytree as pytree
@@ -61,12 +61,11 @@ def _describe(value: Any, what: str) -> Node:
             return {"list": [_describe(item, what) for item in value]}
         case _ if type(value) is dict:
             return {"dict": [[_key(key, what), _describe(item, what)] for key, item in value.items()]}
-    registered = pytree.SUPPORTED_NODES.get(type(value))
-    if registered is None or registered.flatten_with_keys_fn is None:
-        raise ExportError(f"{what} holds a {type(value).__qualname__}, whose fields PyTorch's pytree does not name")
-    items, _ = registered.flatten_with_keys_fn(value)
     kind = type(value)
-    fields = [[key_name(key), _describe(item, what)] for key, item in items]
+    children = _children(value)
+    if any(isinstance(key, pytree.SequenceKey) for key, _ in children):
+        raise ExportError(f"{what} holds a {kind.__qualname__}, whose fields PyTorch's pytree does not name")
+    fields = [[key_name(key), _describe(item, what)] for key, item in children]
     if dataclasses.is_dataclass(kind) and not isinstance(value, dict):
         # Fields that are None are not flattened, but the object has them.
         found = dict(fields)
@@ -93,9 +92,30 @@ def key_name(key: Any) -> str:
 
 def leaf_paths(spec: pytree.TreeSpec) -> list[tuple[Any, ...]]:
     """Returns the path of pytree keys to each leaf."""
-    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
-    paths, _ = pytree.tree_flatten_with_path(tree)
-    return [path for path, _ in paths]
+    return list(_leaf_paths(pytree.tree_unflatten(list(range(spec.num_leaves)), spec), ()))
+
+
+def _leaf_paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, int):
+        yield path
+        return
+    for key, child in _children(value):
+        yield from _leaf_paths(child, (*path, key))
+
+
+def _children(value: Any) -> list[tuple[Any, Any]]:
+    """Returns what a container of PyTorch's pytree holds, by key.
+
+    One that is registered without keys, as diffusers' outputs are, has those of the mapping that it is, or numbers.
+    """
+    registered = pytree.SUPPORTED_NODES[pytree._get_node_type(value)]
+    if registered.flatten_with_keys_fn is not None:
+        keyed: list[tuple[Any, Any]] = registered.flatten_with_keys_fn(value)[0]
+        return keyed
+    children, _ = registered.flatten_fn(value)
+    if isinstance(value, Mapping) and list(value.values()) == children:
+        return [(pytree.MappingKey(key), child) for key, child in zip(value, children, strict=True)]
+    return [(pytree.SequenceKey(number), child) for number, child in enumerate(children)]
 
 
 def path_text(path: Sequence[Any]) -> str:

@@ -1,0 +1,51 @@
+"""What tpuc does not compile, with the cause of each: strict, so that what starts to work has to leave the table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchmarks.coverage_results import CaseResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """Cases that fail.
+
+    Attributes:
+        suite: Their suite.
+        names: A pattern of their names.
+        cases: A pattern of the cases.
+        kind: What stands in the way.
+        cause: Why, in words.
+        example: A name and a case, for the test that the gap is still there.
+    """
+
+    suite: str
+    names: str
+    cases: str = ""
+    kind: str
+    cause: str
+    example: tuple[str, str]
+
+    def covers(self, result: CaseResult) -> bool:
+        """Whether a case is one of them."""
+        return (
+            result.suite == self.suite
+            and re.fullmatch(self.names, result.name) is not None
+            and re.search(self.cases, result.case) is not None
+        )
+
+
+GAPS: tuple[Gap, ...] = ()
+
+
+def unexplained(results: Iterable[CaseResult]) -> list[CaseResult]:
+    """The cases that fail and that no gap covers."""
+    return [result for result in results if result.is_bad and not any(gap.covers(result) for gap in GAPS)]
+
+
+def closed(results: Iterable[CaseResult]) -> list[CaseResult]:
+    """The cases that a gap covers and that do not fail."""
+    return [result for result in results if result.outcome == "ok" and any(gap.covers(result) for gap in GAPS)]
