@@ -15,10 +15,12 @@ some rows are read, and the compiler's estimate leaves out what is fetched while
 from __future__ import annotations
 
 import math
+import multiprocessing
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -177,8 +179,9 @@ _COLUMNS = (
 )
 
 
-def with_tpuc(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], target: Target) -> Row:
+def with_tpuc(example: Callable[[], examples.Example], target: Target) -> Row:
     """Compiles a module with tpuc."""
+    module, inputs = example()
     with tempfile.TemporaryDirectory() as folder:
         compiled = tpuc.compile(
             module, kwargs=inputs, targets=[str(target)], weights="none", output=Path(folder) / "program.bin"
@@ -190,8 +193,9 @@ def with_tpuc(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], targe
     )
 
 
-def with_torch_mlir(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], target: Target) -> Row:
+def with_torch_mlir(example: Callable[[], examples.Example], target: Target) -> Row:
     """Compiles a module with torch-mlir's own decompositions and pipelines, weights as arguments."""
+    module, inputs = example()
     start = time.perf_counter()
     with torch.no_grad(), fake_weights(module):
         program = torch.export.export(module, (), dict(inputs)).run_decompositions(get_decomposition_table())
@@ -204,10 +208,17 @@ def with_torch_mlir(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor],
     return _compile(lowered, target, start)
 
 
-def with_torchax(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], target: Target) -> Row:
+def with_torchax(example: Callable[[], examples.Example], target: Target) -> Row:
     """Compiles a module with torchax's own decompositions and lowerings, weights as arguments."""
     start = time.perf_counter()
-    return _compile(_lower_jax(*to_jax(module, inputs)), target, start)
+    # In a process of its own: to import torchax changes PyTorch for whoever comes after.
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        lowered = pool.submit(_lower_with_torchax, example).result()
+    return _compile(lowered, target, start)
+
+
+def _lower_with_torchax(example: Callable[[], examples.Example]) -> bytes:
+    return _lower_jax(*to_jax(*example()))
 
 
 def with_jax(function: Callable[..., Any], arguments: tuple[Any, ...], target: Target) -> Row:
@@ -270,7 +281,7 @@ def roofline_cycles(flops: int, size: int, target: Target) -> float:
 
 
 #: The ways that begin at a PyTorch module, in the order of the table.
-_FROM_TORCH: Mapping[str, Callable[[torch.nn.Module, Mapping[str, torch.Tensor], Target], Row]] = {
+_FROM_TORCH: Mapping[str, Callable[[Callable[[], examples.Example], Target], Row]] = {
     "tpuc": with_tpuc,
     "torch-mlir as is": with_torch_mlir,
     "torchax as is": with_torchax,
@@ -285,7 +296,7 @@ def compare(program: Program) -> Iterator[Row]:
     figures: dict[str, Row] = {}
     for way, compile_with in _FROM_TORCH.items():
         if way not in program.fails:
-            figures[way] = compile_with(*program.example(), target)
+            figures[way] = compile_with(program.example, target)
     for way, make in program.by_hand.items():
         figures[way] = with_jax(*make(), target)
     best = min((row["total_cycles"] for way, row in figures.items() if way != "tpuc"), default=math.nan)

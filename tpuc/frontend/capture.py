@@ -144,7 +144,8 @@ def _separate(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any,
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+    # A sparse tensor has no storage of its own.
+    return int(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else id(tensor)
 
 
 def capture(program: ExportedProgram) -> Capture:
