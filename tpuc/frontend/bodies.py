@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from tpuc.lowerings.call import OpCall
 from tpuc.lowerings.evaluate import MissingLoweringError, call_of
 from tpuc.lowerings.native import is_native
 from tpuc.lowerings.platforms import Platform
+from tpuc.lowerings.registry import REGISTRY
 from tpuc.lowerings.skeleton import skeleton_of
 from tpuc.lowerings.subgraphs import graphs_in
 
@@ -73,8 +75,18 @@ def lower_bodies(calls: Iterable[OpCall]) -> Bodies:
         except NotImplementedError as error:
             failures[signature] = Failure(reason=str(error))
         except Exception as error:  # A lowering is anybody's code; its failure belongs to the user's line.
-            failures[signature] = Failure(reason=f"its lowering failed: {type(error).__name__}: {error}")
+            failures[signature] = Failure(reason=_fault(call, error))
     return Bodies(bodies=bodies, failures=failures)
+
+
+def _fault(call: OpCall, error: Exception) -> str:
+    """Says that a lowering raised, what, and where in its file; JAX's long explanations are cut to their first line."""
+    found = REGISTRY.get(call.operator)
+    file = found.place.rpartition(":")[0] if found else ""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    place = f" at {file}:{lines[-1]}" if lines else ""
+    text = str(error).strip().partition("\n")[0]
+    return f"its lowering failed{place}: {type(error).__name__}: {text}"
 
 
 def _failures_within(call: OpCall) -> dict[str, Failure]:
