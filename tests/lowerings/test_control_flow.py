@@ -67,6 +67,12 @@ class TestCond:
     def test_numbers_that_depend_on_data_stand_in_a_branch(self, x: Tensor) -> None:
         check(lambda x: torch.cond(x.sum() > 0, lambda x: x * x[0, 0].item(), lambda x: x - 1, (x,)), x)
 
+    def test_attention_stands_in_a_branch(self, x: Tensor) -> None:
+        def attend(x: Tensor) -> Tensor:
+            return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+        check(lambda x: torch.cond(x.sum() > 0, attend, lambda x: x * 2, (x,)), x[None])
+
 
 class TestWhileLoop:
     def test_a_loop_carries_tensors_and_closes_over_weights(self, layer: nn.Linear) -> None:
