@@ -223,6 +223,32 @@ def test_an_operator_that_a_branch_lacks_is_named_itself(tmp_path: Path) -> None
     assert ("branches.opaque.default", "unsupported") in {(use.operator, use.how) for use in found.uses}
 
 
+@torch.library.custom_op("branches::broken", mutates_args=())
+def broken(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+@broken.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+@tpuc.lowering("branches::broken")
+def _broken(x: jax.Array) -> jax.Array:
+    raise ValueError("nobody has thought of this")
+
+
+class _BrokenLoop(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return map_slices(lambda row: broken(row) + 1, x)
+
+
+def test_a_lowering_that_fails_in_a_loop_is_named_itself() -> None:
+    (op,) = tpuc.check(_BrokenLoop(), (X,)).unsupported
+    assert op.operator == "branches.broken.default"
+    assert "its lowering failed at" in op.reason
+
+
 def _line(text: str) -> int:
     lines = Path(__file__).read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if line.endswith(text))

@@ -66,17 +66,19 @@ def lower_bodies(calls: Iterable[OpCall]) -> Bodies:
     for signature, call in {call.signature(): call for call in calls}.items():
         try:
             bodies[signature] = lower_body(call)
-        except MissingLoweringError as error:
-            if inner := _failures_within(call):
-                failures |= inner
-                continue
-            within = "" if error.operator == call.operator else f"it decomposes into {error.operator}: "
-            failures[signature] = Failure(reason=within + error.reason, is_missing=True)
-        except NotImplementedError as error:
-            failures[signature] = Failure(reason=str(error))
         except Exception as error:  # A lowering is anybody's code; its failure belongs to the user's line.
-            failures[signature] = Failure(reason=_fault(call, error))
+            failures |= _failures_within(call) or {signature: _failure_of(call, error)}
     return Bodies(bodies=bodies, failures=failures)
+
+
+def _failure_of(call: OpCall, error: Exception) -> Failure:
+    match error:
+        case MissingLoweringError():
+            within = "" if error.operator == call.operator else f"it decomposes into {error.operator}: "
+            return Failure(reason=within + error.reason, is_missing=True)
+        case NotImplementedError():
+            return Failure(reason=str(error))
+    return Failure(reason=_fault(call, error))
 
 
 def _fault(call: OpCall, error: Exception) -> str:
