@@ -81,7 +81,7 @@ def _(x: Tensor) -> Tensor:
 
 @tpuc.lowering("checked::broken")
 def _broken(x: jax.Array) -> jax.Array:
-    raise ValueError("nobody has thought of this")
+    raise ValueError("nobody has thought of this")  # where it fails
 
 
 class _Layer(nn.Module):
@@ -192,7 +192,8 @@ def test_an_operator_that_decomposes_into_a_missing_one_names_both() -> None:
 
 def test_a_lowering_that_fails_is_no_missing_one() -> None:
     op = _only(_Broken())
-    assert op.reason == "its lowering failed: ValueError: nobody has thought of this"
+    place = f"{__file__}:{_line('# where it fails')}"
+    assert op.reason == f"its lowering failed at {place}: ValueError: nobody has thought of this"
     assert not op.skeleton
 
 

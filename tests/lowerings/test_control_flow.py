@@ -67,6 +67,12 @@ class TestCond:
     def test_numbers_that_depend_on_data_stand_in_a_branch(self, x: Tensor) -> None:
         check(lambda x: torch.cond(x.sum() > 0, lambda x: x * x[0, 0].item(), lambda x: x - 1, (x,)), x)
 
+    def test_attention_stands_in_a_branch(self, x: Tensor) -> None:
+        def attend(x: Tensor) -> Tensor:
+            return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+        check(lambda x: torch.cond(x.sum() > 0, attend, lambda x: x * 2, (x,)), x[None])
+
 
 class TestWhileLoop:
     def test_a_loop_carries_tensors_and_closes_over_weights(self, layer: nn.Linear) -> None:
@@ -215,6 +221,32 @@ def test_an_operator_that_a_branch_lacks_is_named_itself(tmp_path: Path) -> None
     found = tpuc.check(_OpaqueBranch(), (X,))
     assert found.unsupported == (op,)
     assert ("branches.opaque.default", "unsupported") in {(use.operator, use.how) for use in found.uses}
+
+
+@torch.library.custom_op("branches::broken", mutates_args=())
+def broken(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+@broken.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+@tpuc.lowering("branches::broken")
+def _broken(x: jax.Array) -> jax.Array:
+    raise ValueError("nobody has thought of this")
+
+
+class _BrokenLoop(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return map_slices(lambda row: broken(row) + 1, x)
+
+
+def test_a_lowering_that_fails_in_a_loop_is_named_itself() -> None:
+    (op,) = tpuc.check(_BrokenLoop(), (X,)).unsupported
+    assert op.operator == "branches.broken.default"
+    assert "its lowering failed at" in op.reason
 
 
 def _line(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from tpuc.lowerings.call import OpCall
 from tpuc.lowerings.evaluate import MissingLoweringError, call_of
 from tpuc.lowerings.native import is_native
 from tpuc.lowerings.platforms import Platform
+from tpuc.lowerings.registry import REGISTRY
 from tpuc.lowerings.skeleton import skeleton_of
 from tpuc.lowerings.subgraphs import graphs_in
 
@@ -64,17 +66,29 @@ def lower_bodies(calls: Iterable[OpCall]) -> Bodies:
     for signature, call in {call.signature(): call for call in calls}.items():
         try:
             bodies[signature] = lower_body(call)
-        except MissingLoweringError as error:
-            if inner := _failures_within(call):
-                failures |= inner
-                continue
-            within = "" if error.operator == call.operator else f"it decomposes into {error.operator}: "
-            failures[signature] = Failure(reason=within + error.reason, is_missing=True)
-        except NotImplementedError as error:
-            failures[signature] = Failure(reason=str(error))
         except Exception as error:  # A lowering is anybody's code; its failure belongs to the user's line.
-            failures[signature] = Failure(reason=f"its lowering failed: {type(error).__name__}: {error}")
+            failures |= _failures_within(call) or {signature: _failure_of(call, error)}
     return Bodies(bodies=bodies, failures=failures)
+
+
+def _failure_of(call: OpCall, error: Exception) -> Failure:
+    match error:
+        case MissingLoweringError():
+            within = "" if error.operator == call.operator else f"it decomposes into {error.operator}: "
+            return Failure(reason=within + error.reason, is_missing=True)
+        case NotImplementedError():
+            return Failure(reason=str(error))
+    return Failure(reason=_fault(call, error))
+
+
+def _fault(call: OpCall, error: Exception) -> str:
+    """Says that a lowering raised, what, and where in its file; JAX's long explanations are cut to their first line."""
+    found = REGISTRY.get(call.operator)
+    file = found.place.rpartition(":")[0] if found else ""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    place = f" at {file}:{lines[-1]}" if lines else ""
+    text = str(error).strip().partition("\n")[0]
+    return f"its lowering failed{place}: {type(error).__name__}: {text}"
 
 
 def _failures_within(call: OpCall) -> dict[str, Failure]:
