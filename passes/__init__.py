@@ -50,10 +50,11 @@ PIPELINE: tuple[Pass, ...] = (
     SimplifyShape(),  # before fold-transpose: reshapes stand between transposes and products
     FoldTranspose(),
     RecomposeAttention(),  # after fold-transpose: it goes by products of plain rows and columns
-    AttentionKernel(),  # after fold-transpose, which finds the projections behind what takes the heads apart
     ScaleBeforeReduce(),  # after simplify-shape: it looks through one reshape, not through two
     SimplifyShape(),  # again: fold-transpose makes reshapes
     Cse(),  # the rules leave equal operations behind
+    AttentionKernel(),  # after cse: queries and keys are rotated by the same tables, not by equal ones
+    Cse(),  # each kernel lays out the same masks and tables anew
     PadToTiles(),  # late: what else a product would meet is settled
     SpaceToDepth(),
     HoistWeights(),  # last: the others look for patterns in what it takes away

@@ -24,10 +24,15 @@ After:
 and the transposes meet those that took the heads apart. Every other attention becomes its decomposition: nothing is
 left of the composites. A mask that depends on no input is evaluated first: one that only hides what comes later is
 causality, which costs the kernel half the time, and one that hides nothing goes. Keys and values that are repeated for
-the query heads that share them are read unrepeated.
+the query heads that share them are read unrepeated, and rotary embeddings of queries and keys are left to the kernel.
 
 The rule: scores that fill more than half of the VMEM, in f32, do not stay there for XLA, so the kernel takes them;
 smaller ones do, and XLA's own fusions are as good. Queries, keys and values must be f32 or bf16.
+
+Measured on v5p, in estimated cycles with the kernels at twice their roofline, and in temporaries: four layers of
+LLaMA-7B, bf16, 2048 tokens: 30,596,676 and 1112 MiB become 20,366,355 (1,310,012 of them in kernels) and 91 MiB, when
+XLA rotates queries and keys; when the kernel does, all of LLaMA-7B takes 131,343,621 instead of 142,509,676. Four
+layers of BERT-large, bf16, 8 x 512 tokens, with a mask: 5,035,211 and 155 MiB become 2,952,090 (262,002) and 85 MiB.
 """
 
 from __future__ import annotations
@@ -45,17 +50,20 @@ from jaxlib.mlir.dialects import stablehlo
 from tpuc import mlir
 from tpuc.errors import RequestError
 from tpuc.lowerings.attention import ATTENTION
-from tpuc.lowerings.flash_attention import lower_flash_attention
+from tpuc.lowerings.flash_attention import lower_flash_attention, takes_rotary
 from tpuc.passes.base import Pass, PassContext
-from tpuc.passes.rewrite import Tensor
+from tpuc.passes.rewrite import Rules, Tensor
+from tpuc.passes.rotary import match_rotation
 from tpuc.passes.static_values import static_value
-from tpuc.passes.tensors import broadcast, is_identity, producer, shape_struct
+from tpuc.passes.tensors import broadcast, is_identity, producer, reshape, shape_struct
 from tpuc.runtime.dtypes import Array
 from tpuc.targets import Chip
 
 #: What is this small stands for minus infinity: a score added to it is lost.
 MASKED = -1e30
 _FLOATS = ("f32", "bf16")
+#: Chips whose Mosaic has no product of bf16.
+ONLY_F32 = ("v2", "v3")
 _MASKS = (*_FLOATS, "i1")
 
 
@@ -96,11 +104,14 @@ class AttentionKernel(Pass):
                     mlir.inline(composite, functions[mlir.symbol(composite, "decomposition")])
                     fired["plain"] += 1
         mlir.run_pipeline(module, "symbol-dce")
+        Rules().apply(module)  # What led to a mask, or to rotated queries, is read by nobody now, and goes.
         return fired
 
     def _takes(self, attention: _Attention, chip: Chip | None) -> bool:
         """Whether the kernel does this attention."""
         if chip is None or not attention.fits_kernel or self.use == "never":
+            return False
+        if chip.name in ONLY_F32 and str(attention.query.type.element_type) != "f32":
             return False
         return self.use == "always" or attention.score_bytes > chip.vmem_bytes // 2
 
@@ -166,13 +177,15 @@ class _Kernels:
     def put(self, attention: _Attention) -> None:
         """Replaces a composite."""
         with ir.InsertionPoint(attention.op), attention.op.location:
-            key, value = _shared(attention.key), _shared(attention.value)
+            query, key, value = attention.query, _shared(attention.key), _shared(attention.value)
             if key.type.shape[1] != value.type.shape[1]:
                 key, value = attention.key, attention.value
-        mask, is_causal = self._simplify(attention.mask, attention)
-        operands = [attention.query, key, value] + ([mask] if mask is not None else [])
-        body = self._lower(operands, is_causal=is_causal, scale=attention.scale)
-        mlir.inline(attention.op, mlir.functions(body)["main"], operands)
+            mask, is_causal = self._simplify(attention.mask, attention)
+            query, key, tables = _take_rotation(query, key, value)
+        operands = [query, key, value]
+        body = self._lower(operands, mask, tables, is_causal=is_causal, scale=attention.scale)
+        given = [*operands, *([mask] if mask is not None else []), *tables]
+        mlir.inline(attention.op, mlir.functions(body)["main"], given)
 
     def _simplify(self, mask: Tensor | None, attention: _Attention) -> tuple[Tensor | None, bool]:
         """Drops a mask that hides nothing, or only what causality hides."""
@@ -193,18 +206,33 @@ class _Kernels:
             return None, True
         return mask, attention.is_causal
 
-    def _lower(self, operands: list[Tensor], *, is_causal: bool, scale: float) -> ir.Module:
-        shapes = [shape_struct(value) for value in operands]
-        kind = (*((shape.shape, shape.dtype) for shape in shapes), is_causal, scale)
+    def _lower(
+        self, operands: list[Tensor], mask: Tensor | None, tables: list[Tensor], *, is_causal: bool, scale: float
+    ) -> ir.Module:
+        query, key, value = (shape_struct(each) for each in operands)
+        mask_shape = shape_struct(mask) if mask is not None else None
+        rotary = (shape_struct(tables[0]), shape_struct(tables[1])) if tables else None
+        kind = (*map(str, (query, key, value, mask_shape, rotary)), is_causal, scale)
         if kind not in self._modules:
-            query, key, value, *mask = shapes
-            source = lower_flash_attention(
-                query, key, value, mask[0] if mask else None, is_causal=is_causal, scale=scale
-            )
+            source = lower_flash_attention(query, key, value, mask_shape, rotary, is_causal=is_causal, scale=scale)
             module = mlir.parse(source, self._context)
             mlir.inline_calls(module)
             self._modules[kind] = module
         return self._modules[kind]
+
+
+def _take_rotation(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Queries and keys as they were before rotary embeddings, with the tables of those, if the kernel can rotate them.
+
+    Returns:
+        Queries, keys, and cosines and sines; or the same queries and keys, and no tables.
+    """
+    of_query, of_key = match_rotation(query), match_rotation(key)
+    if of_query is None or of_key is None or not of_query.has_tables_of(of_key):
+        return query, key, []
+    if not takes_rotary(shape_struct(query), shape_struct(key), value.type.shape[3]):
+        return query, key, []
+    return of_query.x, of_key.x, of_query.tables()
 
 
 def _hidden(mask: Array) -> Array | None:
@@ -240,4 +268,7 @@ def _shared(value: Tensor) -> Tensor:
     if 2 in dimensions:
         return value
     kept = [dimension - (dimension > 2) for dimension in dimensions]
-    return broadcast(repeated.operand, [batch, shape[1], tokens, size], kept)
+    unrepeated = [batch, shape[1], tokens, size]
+    if math.prod(repeated.operand.type.shape) == math.prod(unrepeated) and kept == sorted(kept):
+        return reshape(repeated.operand, unrepeated)
+    return broadcast(repeated.operand, unrepeated, kept)

@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from jax import Array
 from jaxlib.mlir import ir
 
 from tpuc import mlir
 from tpuc.backend.compile import compile_program
 from tpuc.lowerings import flash_attention as kernel
-from tpuc.lowerings.flash_attention import flash_attention, lower_flash_attention
+from tpuc.lowerings.attention import attention
+from tpuc.lowerings.flash_attention import flash_attention, lower_flash_attention, takes_rotary
 from tpuc.packaging import to_numpy
+from tpuc.passes.attention_kernel import ONLY_F32
 from tpuc.targets import CHIPS, Target
 
 B, L, S = 2, 70, 77
@@ -137,6 +140,43 @@ def test_bf16() -> None:
     _check(dtype=torch.bfloat16, mask=torch.where(_mask(B, 1, L, S), 0.5, -float("inf")).to(torch.bfloat16))
 
 
+def _rotate(x: Array, cos: Array, sin: Array) -> Array:
+    half = x.shape[-1] // 2
+    return x * cos[:, None] + jnp.concatenate([-x[..., half:], x[..., :half]], -1) * sin[:, None]
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "size", "tables", "dtype"),
+    [(4, 64, 1, "float32"), (2, 80, B, "float32"), (1, 128, 1, "float32"), (4, 32, 1, "bfloat16")],
+)
+def test_rotary_embeddings(kv_heads: int, size: int, tables: int, dtype: str) -> None:
+    shapes = [(B, 4, L, size), (B, kv_heads, L, size), (B, kv_heads, L, size), (tables, L, size), (tables, L, size)]
+    keys = jax.random.split(jax.random.key(0), len(shapes))
+    query, key, value, cos, sin = (
+        jax.random.normal(each, shape, jnp.dtype(dtype)) for each, shape in zip(keys, shapes, strict=True)
+    )
+    assert takes_rotary(query, key, size)
+    expected = attention(_rotate(query, cos, sin), _rotate(key, cos, sin), value, is_causal=True, scale=0.3)
+    result = flash_attention(query, key, value, None, (cos, sin), is_causal=True, scale=0.3, interpret=True)
+    # A rotation rounds once in the kernel, and three times outside.
+    tolerance = 1e-5 if dtype == "float32" else 0.1
+    np.testing.assert_allclose(
+        np.asarray(result, np.float32), np.asarray(expected, np.float32), rtol=tolerance, atol=tolerance
+    )
+
+
+def test_rotary_embeddings_that_the_kernel_does_not_take() -> None:
+    def takes(*, rows: int = 128, columns: int = 128, heads: int = 4, size: int = 64) -> bool:
+        query, key, _ = _arrays(heads=heads, rows=rows, columns=columns, size=size, dtype="bfloat16")
+        return takes_rotary(query, key, size)
+
+    assert takes()
+    assert not takes(columns=256)  # Which positions keys have is not known.
+    assert not takes(heads=2, size=32)  # 64 columns fill half a register.
+    assert not takes(size=63)
+    assert not takes(rows=8192, columns=8192)  # The tables would fill the VMEM.
+
+
 def _arrays(*, heads: int, rows: int, columns: int, size: int, dtype: str) -> list[jax.ShapeDtypeStruct]:
     return [jax.ShapeDtypeStruct((B, heads, tokens, size), jnp.dtype(dtype)) for tokens in (rows, columns, columns)]
 
@@ -159,13 +199,22 @@ def test_the_cost_is_that_of_the_blocks_that_run() -> None:
     assert causal == (3 * block, 5 * operand)
 
 
-@pytest.mark.slow  # A second for each of 28 programs.
-@pytest.mark.parametrize("chip", [chip.name for chip in CHIPS])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("with_mask", [False, True])
-def test_every_chip_takes_it(chip: str, dtype: str, with_mask: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow  # A second for each of 38 programs.
+@pytest.mark.parametrize(
+    ("chip", "dtype"),
+    [
+        (chip.name, dtype)
+        for chip in CHIPS
+        for dtype in ("float32", "bfloat16")
+        if dtype == "float32" or chip.name not in ONLY_F32
+    ],
+)
+@pytest.mark.parametrize("what", ["causality", "a mask", "rotary embeddings"])
+def test_every_chip_takes_it(chip: str, dtype: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    arrays = _arrays(heads=4, rows=1111, columns=1377, size=64, dtype=dtype)
-    mask = jax.ShapeDtypeStruct((B, 4, 1111, 1377), jnp.bool_) if with_mask else None
-    program = lower_flash_attention(*arrays, mask, is_causal=not with_mask, scale=0.1)
+    arrays = _arrays(heads=4, rows=1111, columns=1111, size=64, dtype=dtype)
+    mask = jax.ShapeDtypeStruct((B, 4, 1111, 1111), jnp.bool_) if what == "a mask" else None
+    table = jax.ShapeDtypeStruct((1, 1111, 64), jnp.dtype(dtype))
+    rotary = (table, table) if what == "rotary embeddings" else None
+    program = lower_flash_attention(*arrays, mask, rotary, is_causal=what == "causality", scale=0.1)
     assert "tpu_custom_call" in compile_program(program, Target.parse(chip)).hlo

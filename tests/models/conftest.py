@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from tpuc.loader import load_model
+from tpuc.shapes import parse_shapes
 from tpuc.zoo import ZooRecord
-from tpuc.zoo_build import build
+from tpuc.zoo_build import build, read_settings
 
 MODELS = Path(__file__).parents[2] / "models"
 
@@ -30,7 +31,10 @@ class Models:
 
     def count_parameters(self, name: str) -> int:
         """Counts a model's parameters, which get no memory."""
-        module = load_model(str(MODELS / f"{name}.py"), shapes=(), with_weights=False).program
+        path = MODELS / f"{name}.py"
+        stated = read_settings(path, "tpu").shapes
+        shapes = parse_shapes(stated) if stated else ()
+        module = load_model(f"{path}:model", shapes=shapes, with_weights=False).program
         assert isinstance(module, torch.nn.Module)
         return sum(parameter.numel() for parameter in module.parameters())
 

@@ -37,7 +37,7 @@ from .evaluation import evaluate, function, has_function, make_inputs
 
 FOLDER = Path(__file__).parent
 #: Modules of the package that are not passes.
-FRAME = {"__init__", "base", "main", "rewrite", "static_values", "tensors", "trial", "weight_only"}
+FRAME = {"__init__", "base", "main", "rewrite", "rotary", "static_values", "tensors", "trial", "weight_only"}
 
 
 @dataclass(frozen=True, kw_only=True)
