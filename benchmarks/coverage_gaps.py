@@ -41,6 +41,7 @@ class Gap:
 _DATA = "sizes that depend on data"
 _SPARSE = "sparse tensors"
 _LIBTPU = "libtpu"
+_DTYPE = "a dtype"
 GAPS: tuple[Gap, ...] = (
     Gap(
         suite="operators",
@@ -48,6 +49,20 @@ GAPS: tuple[Gap, ...] = (
         kind=_DATA,
         cause="The result has as many elements as the data say; `torch.nonzero_static` and `torch.where` do not.",
         example=("masked_select", "f32 0"),
+    ),
+    Gap(
+        suite="operators",
+        names="tensor_split",
+        kind=_DATA,
+        cause="Where a tensor says at which places to split; a list of numbers does not.",
+        example=("tensor_split", "f32 0"),
+    ),
+    Gap(
+        suite="operators",
+        names="chalf",
+        kind=_DTYPE,
+        cause="XLA has no complex numbers of two f16.",
+        example=("chalf", "f32 0"),
     ),
     Gap(
         suite="operators",
