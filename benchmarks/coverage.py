@@ -77,14 +77,14 @@ class Pool:
         return worker
 
 
-def run_name(pool: Pool, suite: str, name: str, wanted: Callable[[str], bool]) -> list[CaseResult]:
-    """Runs the cases of a name that are wanted."""
+def run_name(pool: Pool, suite: str, name: str, choose: Callable[[list[str]], list[str]]) -> list[CaseResult]:
+    """Runs the cases of a name that are chosen among all."""
     pool.start_name()
     try:
         listed = pool.call({"do": "list_cases", "suite": suite, "name": name}, f"the list of {name}'s cases")["cases"]
     except (CrashError, WorkerFaultError) as error:
         return [CaseResult(suite=suite, name=name, case="", outcome="crashed", detail=str(error))]
-    todo = [case for case in listed if wanted(case)]
+    todo = choose(listed)
     if suite != "operators":
         return [run_case(pool, suite, name, case) for case in todo]
     return _run_samples(pool, name, todo) or [
@@ -122,9 +122,10 @@ def _run_all(
     done = {(result.suite, result.name, result.case) for result in known if not (again and result.is_bad)}
 
     def run_rest(suite: str, name: str) -> list[CaseResult]:
-        return run_name(
-            pool, suite, name, lambda case: bool(re.search(cases, case)) and (suite, name, case) not in done
-        )
+        def choose(listed: list[str]) -> list[str]:
+            return [case for case in listed if re.search(cases, case) and (suite, name, case) not in done]
+
+        return run_name(pool, suite, name, choose)
 
     todo = [
         (suite, name)

@@ -38,7 +38,56 @@ class Gap:
         )
 
 
-GAPS: tuple[Gap, ...] = ()
+_DATA = "sizes that depend on data"
+_SPARSE = "sparse tensors"
+_LIBTPU = "libtpu"
+_DTYPE = "a dtype"
+GAPS: tuple[Gap, ...] = (
+    Gap(
+        suite="operators",
+        names="argwhere|masked_select|nonzero|unique|unique_consecutive",
+        kind=_DATA,
+        cause="The result has as many elements as the data say; `torch.nonzero_static` and `torch.where` do not.",
+        example=("masked_select", "f32 0"),
+    ),
+    Gap(
+        suite="operators",
+        names="tensor_split",
+        cases=" [023]$",
+        kind=_DATA,
+        cause="Where a tensor says at which places to split; a list of numbers does not.",
+        example=("tensor_split", "f32 0"),
+    ),
+    Gap(
+        suite="operators",
+        names="chalf",
+        kind=_DTYPE,
+        cause="XLA has no complex numbers of two f16.",
+        example=("chalf", "f32 0"),
+    ),
+    Gap(
+        suite="operators",
+        names=r"sparse\.(sampled_addmm|mm\.reduce)",
+        kind=_SPARSE,
+        cause="XLA has dense tensors only.",
+        example=("sparse.sampled_addmm", "f32 0"),
+    ),
+    Gap(
+        suite="operators",
+        names="istft",
+        cases="^c128",
+        kind=_LIBTPU,
+        cause="libtpu has no Fourier transform in f64 and c128.",
+        example=("istft", "c128 0"),
+    ),
+    Gap(
+        suite="diffusers",
+        names="MochiTransformer3DModel",
+        kind=_DATA,
+        cause="Each text of a batch is cut to the length that its mask says, by `nonzero`.",
+        example=("MochiTransformer3DModel", ""),
+    ),
+)
 
 
 def unexplained(results: Iterable[CaseResult]) -> list[CaseResult]:

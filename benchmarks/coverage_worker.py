@@ -43,6 +43,11 @@ def list_cases(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
     return {"cases": _suite(fields).cases(fields["name"])}, {}
 
 
+def list_sample(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
+    """Answers with so many operators of all kinds."""
+    return {"names": import_module(SUITES["operators"]).stratified(fields["count"])}, {}
+
+
 def run(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
     """Answers with the verdict on a case."""
     return asdict(_suite(fields).run(_runner(), fields["name"], fields["case"])), {}
@@ -52,4 +57,4 @@ if __name__ == "__main__":
     # Whoever runs thousands of programs of others sees every warning there is.
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    serve({"list_names": list_names, "list_cases": list_cases, "run": run})
+    serve({"list_names": list_names, "list_cases": list_cases, "list_sample": list_sample, "run": run})

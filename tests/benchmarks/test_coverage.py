@@ -5,83 +5,65 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from benchmarks import coverage_gaps, models_diffusers, models_layers, models_timm, models_transformers, opinfo
-from benchmarks.against_eager import Runner, Verdict
+from benchmarks import coverage_gaps
+from benchmarks.coverage import Pool, run_case, run_name
 from benchmarks.coverage_gaps import GAPS, Gap, closed, unexplained
 from benchmarks.coverage_report import report
 from benchmarks.coverage_results import CaseResult, read_results, to_lines
-from benchmarks.coverage_worker import SUITES
-from tpuc.targets import Target
 
-#: About one operator in six: every kind of operator, and more of the larger kinds.
-_OPERATORS = opinfo.stratified(110)
-_LAYERS = ("Bilinear", "ConvTranspose3d", "CTCLoss", "EmbeddingBag", "GRU", "MaxUnpool2d", "MultiheadAttention")
-_MODELS = (
-    (models_transformers, "t5"),
-    (models_transformers, "mamba"),
-    (models_transformers, "mixtral"),
-    (models_timm, "test_vit"),
-    (models_diffusers, "UNet2DModel"),
+#: Every kind of operator, and a second one of some.
+_OPERATORS = 70
+_OTHERS = (
+    ("layers", "Bilinear"),
+    ("layers", "ConvTranspose3d"),
+    ("layers", "EmbeddingBag"),
+    ("layers", "GRU"),
+    ("layers", "MaxUnpool2d"),
+    ("layers", "MultiheadAttention"),
+    ("transformers", "t5"),
+    ("transformers", "mamba"),
+    ("transformers", "mixtral"),
+    ("timm", "test_vit"),
+    ("diffusers", "UNet2DModel"),
 )
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    runner = Runner(Target.parse("v5e"))
-    yield runner
-    runner.close()
+def pool() -> Iterator[Pool]:
+    """Workers, as in the benchmark: what PyTorch's test code and the libraries of models change stays in them."""
+    with Pool() as pool:
+        yield pool
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """The programs are PyTorch's and others': their warnings are not ours to answer for."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+@pytest.mark.parametrize("part", range(10))
+def test_operators(pool: Pool, part: int) -> None:
+    names = pool.call({"do": "list_sample", "count": _OPERATORS}, "the operators to try")["names"][part::10]
+    results = [result for name in names for result in run_name(pool, "operators", name, _of_first_dtype)]
+    assert {result.name for result in results} == set(names)
+    assert [str(result) for result in unexplained(results)] == []
 
 
-def _is_expected(suite: str, name: str, case: str, verdict: Verdict) -> bool:
-    result = CaseResult(suite=suite, name=name, case=case, outcome=verdict.outcome, detail=verdict.detail)
-    return not unexplained([result])
+def _of_first_dtype(cases: list[str]) -> list[str]:
+    return [case for case in cases if case.split()[0] == cases[0].split()[0]]
 
 
-@pytest.mark.parametrize("name", _OPERATORS)
-def test_operators(runner: Runner, name: str) -> None:
-    dtype = opinfo.cases(name)[0].split()[0]
-    samples = [case for case in opinfo.cases(name) if case.startswith(f"{dtype} ")]
-    if opinfo.run(runner, name, ", ".join(samples)).outcome == "ok":
-        return
-    for case in samples:
-        verdict = opinfo.run(runner, name, case)
-        assert _is_expected("operators", name, case, verdict), (case, verdict)
-
-
-@pytest.mark.parametrize("name", _LAYERS)
-def test_layers(runner: Runner, name: str) -> None:
-    for case in models_layers.cases(name):
-        verdict = models_layers.run(runner, name, case)
-        assert verdict.outcome == "ok", (case, verdict)
-
-
-@pytest.mark.parametrize(("suite", "name"), _MODELS, ids=[name for _, name in _MODELS])
-def test_models(runner: Runner, suite: object, name: str) -> None:
-    verdict = suite.run(runner, name, "")  # type: ignore[attr-defined]
-    assert verdict.outcome == "ok", verdict
+@pytest.mark.parametrize(("suite", "name"), _OTHERS)
+def test_layers_and_models(pool: Pool, suite: str, name: str) -> None:
+    results = run_name(pool, suite, name, list)
+    assert [str(result) for result in results if result.outcome != "ok"] == []
+    assert results
 
 
 @pytest.mark.parametrize("gap", GAPS, ids=[gap.example[0] for gap in GAPS])
-def test_a_gap_is_still_there(runner: Runner, gap: Gap) -> None:
-    name, case = gap.example
-    verdict = import_module(SUITES[gap.suite]).run(runner, name, case)
-    assert verdict.outcome not in ("ok", "not exportable"), "it works now: take it out of benchmarks/coverage_gaps.py"
-    assert gap.covers(CaseResult(suite=gap.suite, name=name, case=case, outcome=verdict.outcome))
+def test_a_gap_is_still_there(pool: Pool, gap: Gap) -> None:
+    result = run_case(pool, gap.suite, *gap.example)
+    assert result.is_bad, "it works now: take it out of benchmarks/coverage_gaps.py"
+    assert gap.covers(result)
 
 
 _RESULTS = [

@@ -23,6 +23,12 @@ def test_bags_of_which_some_are_empty(mode: str, padding_idx: int | None) -> Non
     )
 
 
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_table_that_is_trained(trained: bool) -> None:
+    bags = torch.nn.EmbeddingBag.from_pretrained(TABLE, freeze=not trained, include_last_offset=True, padding_idx=-1)
+    check(lambda i, o: bags(i, o).detach(), INDICES, torch.tensor([0, 4, 6]))
+
+
 def test_bags_of_one_size_with_factors() -> None:
     factors = torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, 1.0]])
     check(

@@ -1,5 +1,7 @@
 """Products of float8 with scales, and of groups, against eager."""
 
+from importlib import import_module
+
 import pytest
 import torch
 
@@ -42,6 +44,11 @@ def test_grouped(x: tuple[int, ...], y: tuple[int, ...], offs: torch.Tensor | No
     torch.testing.assert_close(
         torch.from_numpy(result.astype("float32")), _one_by_one(a, b, offs).float(), rtol=2e-2, atol=2e-2
     )
+
+
+def test_grouped_as_transformers_calls_it() -> None:
+    import_module("transformers.integrations.moe")  # Defines the operator.
+    check(torch.ops.transformers.grouped_mm_fallback, torch.randn(24, 8), torch.randn(3, 8, 16), OFFSETS)
 
 
 def _one_by_one(x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor | None) -> torch.Tensor:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from tpuc.lowerings.indexing import narrow, read
-from tpuc.lowerings.registry import lowering
+from tpuc.lowerings.registry import UNREAD, lowering
 from tpuc.lowerings.sorting import searchsorted
 
 Array = jax.Array
@@ -32,7 +32,12 @@ def embedding_renorm(weight: Array, indices: Array, max_norm: float, norm_type: 
     return weight.at[place].set(scaled.astype(weight.dtype), mode="promise_in_bounds")
 
 
-@lowering("aten._embedding_bag.default", why="torch-mlir fails")
+@lowering(
+    "aten._embedding_bag.default",
+    "aten._embedding_bag_forward_only.default",
+    "aten.embedding_bag.default",
+    why="torch-mlir fails",
+)
 def embedding_bag(
     weight: Array,
     indices: Array,
@@ -43,7 +48,7 @@ def embedding_bag(
     per_sample_weights: Array | None = None,
     include_last_offset: bool = False,
     padding_idx: int = -1,
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Array, Any, Any, Any]:
     """Reduces the rows of each bag.
 
     Args:
@@ -58,25 +63,29 @@ def embedding_bag(
         padding_idx: Rows of this index are left out; negative for none.
 
     Returns:
-        [bags, width], zeros for an empty bag; and three that only the gradient uses, as zeros of PyTorch's shapes.
+        [bags, width], zeros for an empty bag; and three that only the gradient reads.
     """
     bags = offsets.shape[0] - include_last_offset
-    # PyTorch's kernel for this case keeps less.
-    is_plain_sum = mode == _SUM and weight.dtype in (jnp.float32, jnp.float16) and padding_idx < 0
-    offset2bag = jnp.zeros(0 if is_plain_sum else indices.shape[0], offsets.dtype)
-    bag_size = jnp.zeros(bags, offsets.dtype)
-    max_indices = jnp.zeros((bags, weight.shape[1]) if mode == _MAX else bags, offsets.dtype)
-    reduced = _reduce_bags(weight, indices, offsets, bags, mode, per_sample_weights, padding_idx)
-    return reduced, offset2bag, bag_size, max_indices
+    return _reduce_bags(weight, indices, offsets, bags, mode, per_sample_weights, padding_idx), UNREAD, UNREAD, UNREAD
 
 
-@lowering("aten._embedding_bag_forward_only.default", why="torch-mlir fails")
-def embedding_bag_forward_only(
-    weight: Array, indices: Array, offsets: Array, *args: Any, **kwargs: Any
-) -> tuple[Array, Array, Array, Array]:
-    """`_embedding_bag`, whose third result has one element an offset."""
-    bags, offset2bag, _, max_indices = embedding_bag(weight, indices, offsets, *args, **kwargs)
-    return bags, offset2bag, jnp.zeros_like(offsets), max_indices
+@lowering("aten.embedding_bag.padding_idx", why="what its decomposition gives hangs on whether the table is trained")
+def embedding_bag_padding_idx(
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Array | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> tuple[Array, Any, Any, Any]:
+    """`embedding_bag` whose `padding_idx` is None for none, and counts from the end if it is negative."""
+    left_out = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    return embedding_bag(
+        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, left_out
+    )
 
 
 def _reduce_bags(

@@ -26,6 +26,8 @@ from tpuc.lowerings.platforms import PLATFORMS, Platform
 
 Promotion = Literal["default", "int_to_float", "bool", "keep"]
 Function = Callable[..., Any]
+#: What a lowering returns for a result that only a gradient reads: it becomes zeros of the shape that PyTorch gives.
+UNREAD: Any = object()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,11 @@ def scaled_mm_v2(
     return scaled_mm(x, y, scale_x[0], scale_y[0], bias, None, out_dtype)
 
 
-@lowering("aten._grouped_mm.default", why="a ragged product, which XLA has")
+@lowering(
+    "aten._grouped_mm.default",
+    "transformers.grouped_mm_fallback.default",  # What mixtures of experts of transformers call for f32.
+    why="a ragged product, which XLA has",
+)
 def grouped_mm(
     x: Array,
     y: Array,
