@@ -34,6 +34,8 @@ TOLERANCE: Mapping[torch.dtype, float] = {
     torch.complex128: 1e-7,
     torch.bfloat16: 2e-2,
     torch.float16: 2e-3,
+    torch.float8_e4m3fn: 0.0,
+    torch.float8_e5m2: 0.0,
 }
 #: A small program compiles in a tenth of a second, a small model in a few.
 _COMPILE_SECONDS = 300.0
