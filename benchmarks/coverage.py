@@ -114,6 +114,11 @@ def run_case(pool: Pool, suite: str, name: str, case: str) -> CaseResult:
     return CaseResult(suite=suite, name=name, case=case, **verdict)
 
 
+def _names(pool: Pool, suite: str) -> list[str]:
+    names: list[str] = pool.call({"do": "list_names", "suite": suite}, f"the list of {suite}")["names"]
+    return names
+
+
 def _run_all(
     pool: Pool, suites: tuple[str, ...], names: str, cases: str, output: Path | None, jobs: int, *, again: bool
 ) -> Iterator[CaseResult]:
@@ -127,12 +132,7 @@ def _run_all(
 
         return run_name(pool, suite, name, choose)
 
-    todo = [
-        (suite, name)
-        for suite in suites
-        for name in pool.call({"do": "list_names", "suite": suite}, f"the list of {suite}")["names"]
-        if re.search(names, name)
-    ]
+    todo = [(suite, name) for suite in suites for name in _names(pool, suite) if re.search(names, name)]
     # What was begun comes last: most often nothing is left of it.
     begun = {(suite, name) for suite, name, _ in done}
     todo.sort(key=lambda item: item in begun)
@@ -187,8 +187,10 @@ def run_command(
 def report_command(results: Path, output: Path) -> None:
     """Write the report; fails where a case failed without a known cause, or a known gap has closed."""
     found = read_results(results)
+    with Pool() as pool:
+        totals = {suite: len(_names(pool, suite)) for suite in SUITES}
     with replacing(output) as replacement:
-        replacement.file.write(report(found).encode())
+        replacement.file.write(report(found, totals).encode())
     faults = [f"fails without a cause in benchmarks/coverage_gaps.py: {result}" for result in unexplained(found)]
     faults += [f"works, and stands in benchmarks/coverage_gaps.py: {result}" for result in closed(found)]
     print("\n".join(faults) or f"{output} is written")

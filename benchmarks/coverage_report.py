@@ -35,14 +35,19 @@ largest element), and compiled for v5e with libtpu. An operator or a model count
 """
 
 
-def report(results: Sequence[CaseResult]) -> str:
-    """Writes the whole report."""
+def report(results: Sequence[CaseResult], totals: Mapping[str, int]) -> str:
+    """Writes the whole report.
+
+    Args:
+        results: What has been tried.
+        totals: How many names each suite has.
+    """
     versions = ", ".join(f"{package} {version(package)}" for package in _PACKAGES)
     parts = [
         _HEAD,
         f"Measured with {versions}.\n",
         "## In figures\n",
-        _table(_FIGURES, list(_figures(results))),
+        _table(_FIGURES, list(_figures(results, totals))),
         "Operators by dtype, in samples:\n",
         _table(_BY_DTYPE, list(_by_dtype(results))),
         "## What is left\n",
@@ -56,17 +61,26 @@ def report(results: Sequence[CaseResult]) -> str:
     return "\n".join(parts)
 
 
-_FIGURES = ("", "tried", "exported", "ok", "share", "wrong", "crashed", "other")
+_FIGURES = ("", "in all", "tried", "exported", "ok", "share", "wrong", "crashed", "other")
 
 
-def _figures(results: Sequence[CaseResult]) -> Iterator[tuple[str, ...]]:
+def _figures(results: Sequence[CaseResult], totals: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
     for suite, title in SUITES.items():
         outcomes = {name: _outcome(cases) for name, cases in _by_name(suite, results).items()}
         counts = collections.Counter(outcomes.values())
         exported = len(outcomes) - counts["not exportable"]
         other = exported - counts["ok"] - counts["wrong"] - counts["crashed"]
         share = f"{counts['ok'] / exported:.1%}" if exported else "-"
-        figures = (len(outcomes), exported, counts["ok"], share, counts["wrong"], counts["crashed"], other)
+        figures = (
+            totals[suite],
+            len(outcomes),
+            exported,
+            counts["ok"],
+            share,
+            counts["wrong"],
+            counts["crashed"],
+            other,
+        )
         yield title, *map(str, figures)
 
 

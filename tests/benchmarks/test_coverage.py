@@ -13,7 +13,7 @@ import pytest
 from benchmarks import coverage_gaps
 from benchmarks.coverage import Pool, run_case, run_name
 from benchmarks.coverage_gaps import GAPS, Gap, closed, unexplained
-from benchmarks.coverage_report import report
+from benchmarks.coverage_report import SUITES, report
 from benchmarks.coverage_results import CaseResult, read_results, to_lines
 
 #: Every kind of operator, and a second one of some.
@@ -95,9 +95,9 @@ def test_the_table_of_gaps_is_strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_report_counts_an_operator_by_its_worst_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.coverage_report.GAPS", (_GAP,))
-    lines = report(_RESULTS).splitlines()
-    assert "| operators (OpInfo) | 3 | 2 | 1 | 50.0% | 1 | 0 | 0 |" in lines
-    assert "| layers of torch.nn | 1 | 1 | 1 | 100.0% | 0 | 0 | 0 |" in lines
+    lines = report(_RESULTS, dict.fromkeys(SUITES, 5)).splitlines()
+    assert "| operators (OpInfo) | 5 | 3 | 2 | 1 | 50.0% | 1 | 0 | 0 |" in lines
+    assert "| layers of torch.nn | 5 | 1 | 1 | 1 | 100.0% | 0 | 0 | 0 |" in lines
     assert "| i64 | 1 | 1 | 0 | 1 | 0 | 0 |" in lines
     assert "| `add` | i64 | the test | made up |" in lines
     assert "- operators (OpInfo): `equal`" in lines
