@@ -43,7 +43,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.mlir import spec_of
 from tpuc.passes.base import Pass, PassContext
-from tpuc.passes.main import Main, name_of, new_preparation
+from tpuc.passes.main import Function, Main, name_of, new_preparation
 from tpuc.passes.rewrite import Tensor, defining_op, is_dead, nested_ops
 from tpuc.passes.tensors import ELEMENTWISE, converts_exactly
 from tpuc.passes.weight_only import can_prepare, clone_into, slice_back
@@ -98,19 +98,26 @@ def hoist_weights(module: ir.Module) -> int:
     known = _weight_only(main)
     hoisted = list(_worth_preparing(main, known))
     names = dict(zip(main.block.arguments, main.argument_names, strict=True))
-    prepared: dict[Tensor, str] = {}
+    functions: dict[str, Function] = {}  # by what they compute, of which weights
+    prepared: dict[Tensor, Function] = {}
     for value in hoisted:
         ops, leaves = slice_back([value], lambda each: each in names)
         function = new_preparation(main, [leaf.type for leaf in leaves], [names[leaf] for leaf in leaves], value.type)
         clone_into(function, ops, leaves, [value])
-        prepared[value] = name_of(function.op)
-    for value, name in prepared.items():
-        argument = main.add_argument(value.type, f"prepared:{name}")
+        _, _, computed = str(function.op).partition(name_of(function.op))
+        prepared[value] = functions.setdefault(computed, function)
+        if prepared[value] is not function:
+            function.op.erase()
+    arguments: dict[str, Tensor] = {}
+    for value, function in prepared.items():
+        name = name_of(function.op)
+        if name not in arguments:
+            arguments[name] = main.add_argument(value.type, f"prepared:{name}")
         # What else is computed from the value may have been hoisted too, and goes.
-        value.replace_all_uses_with(argument)
+        value.replace_all_uses_with(arguments[name])
     _erase_dead(main)
     main.erase_unused_weights()
-    return len(hoisted)
+    return len(functions)
 
 
 def _weight_only(main: Main) -> set[Tensor]:

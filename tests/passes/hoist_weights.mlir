@@ -107,3 +107,21 @@ func.func public @main(%x: tensor<4xf32> {tpuc.argument = "input:x"}, %y: tensor
   %4 = stablehlo.add %3, %1 : tensor<4xf32>
   return %4 : tensor<4xf32>
 }
+
+// -----
+
+// What is computed twice of one weight is prepared once; of two weights, twice.
+func.func public @main(%x: tensor<4xf32> {tpuc.argument = "input:x"}, %w: tensor<4xf32> {tpuc.argument = "weight:w"}, %v: tensor<4xf32> {tpuc.argument = "weight:v"}) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-LABEL: func.func public @main(%arg0: tensor<4xf32> {tpuc.argument = "input:x"}, %arg1: tensor<4xf32> {tpuc.argument = "prepared:prepare.0"}, %arg2: tensor<4xf32> {tpuc.argument = "prepared:prepare.1"})
+  // CHECK-NEXT: stablehlo.add %arg0, %arg1
+  // CHECK-NEXT: stablehlo.add %arg0, %arg1
+  // CHECK-NEXT: stablehlo.add %arg0, %arg2
+  // CHECK-NOT: @prepare.2
+  %0 = stablehlo.tanh %w : tensor<4xf32>
+  %1 = stablehlo.tanh %w : tensor<4xf32>
+  %2 = stablehlo.tanh %v : tensor<4xf32>
+  %3 = stablehlo.add %x, %0 : tensor<4xf32>
+  %4 = stablehlo.add %x, %1 : tensor<4xf32>
+  %5 = stablehlo.add %x, %2 : tensor<4xf32>
+  return %3, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
