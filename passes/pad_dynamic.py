@@ -29,23 +29,24 @@ After:
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.errors import PassError
 from tpuc.passes.axes import Layout, dense
 from tpuc.passes.base import Pass, PassContext
-from tpuc.passes.padding import Padding
+from tpuc.passes.main import Main
+from tpuc.passes.padding import Padding, scalar
 from tpuc.passes.padding_rules import apply_rules
-from tpuc.passes.rewrite import nested_ops
+from tpuc.passes.rewrite import defining_op, nested_ops
 from tpuc.passes.size_values import SizeValues
 from tpuc.runtime.sizes import SizeExpr, SizeRange
 
+_SIZES = "tpuc.sizes"
+_DIMS = "tpuc.dims"
 _PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
 
 
@@ -67,44 +68,48 @@ class PadDynamic(Pass):
         Raises:
             PassError: Operations for which there is no exact rule, all of them, with the user's lines.
         """
-        main: Any = next(
-            op for op in module.body.operations if ir.StringAttr(op.attributes["sym_name"]).value == "main"
-        )
-        if "tpuc.sizes" not in main.attributes:
+        main = Main(module)
+        if _SIZES not in main.op.attributes:
             return {}
         with module.context:
-            ranges = [SizeRange.parse(each.value) for each in main.attributes["tpuc.sizes"]]
-            return _pad(main, ranges)
+            counts = _pad(main)
+            for op in nested_ops(main.op):
+                for name in [name for name in op.attributes if name.startswith("tpuc.")]:
+                    del op.attributes[name]
+            main.remove_attribute(_DIMS)
+        return counts
 
 
-def _pad(main: Any, ranges: list[SizeRange]) -> Counter[str]:
-    block = main.regions[0].blocks[0]
-    location = main.location
-    layouts = {argument: _argument_layout(main, number) for number, argument in enumerate(block.arguments)}
+def _pad(main: Main) -> Mapping[str, int]:
+    """Adds the sizes to the arguments, and applies the rules.
+
+    Returns:
+        How many masks, and how many moves of elements, it took.
+    """
+    location = main.op.location
+    ranges = [SizeRange.parse(ir.StringAttr(each).value) for each in ir.ArrayAttr(main.op.attributes[_SIZES])]
+    layouts = {argument: _argument_layout(main, number) for number, argument in enumerate(main.block.arguments)}
     i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32), loc=location)
-    sizes = {each.name: block.add_argument(i32, location) for each in ranges}
+    sizes = {each.name: main.add_argument(i32, f"size:{each.name}") for each in ranges}
     layouts.update(dict.fromkeys(sizes.values(), ()))
     # What is made of sizes alone goes before this operation, which no rule replaces.
-    with location, ir.InsertionPoint.at_block_begin(block):
-        anchor = stablehlo.constant(ir.DenseElementsAttr.get_splat(i32, ir.IntegerAttr.get(i32.element_type, 0))).owner
+    with location, ir.InsertionPoint.at_block_begin(main.block):
+        anchor = defining_op(scalar(i32.element_type, 0))
+    assert anchor is not None
     layouts[anchor.results[0]] = ()
-    values = SizeValues(sizes, ir.InsertionPoint(anchor), location)
-    padding = Padding(values, layouts, ranges)
-    apply_rules(block, padding)
+    padding = Padding(SizeValues(sizes, ir.InsertionPoint(anchor), location), layouts, ranges)
+    apply_rules(main.block, padding)
     anchor.erase()
     if padding.refused:
         raise _refused(padding.refused)
-    _finish(main, ranges)
     return padding.counts
 
 
-def _argument_layout(main: Any, number: int) -> Layout:
-    argument = main.regions[0].blocks[0].arguments[number]
-    attributes = main.attributes["arg_attrs"][number] if "arg_attrs" in main.attributes else {}
-    shape = argument.type.shape
-    if "tpuc.dims" not in attributes:
-        return dense(shape, [SizeExpr.of(size) for size in shape])
-    return dense(shape, [SizeExpr.of(text) for text in attributes["tpuc.dims"].value.split(",")])
+def _argument_layout(main: Main, number: int) -> Layout:
+    shape, attributes = main.block.arguments[number].type.shape, main.attributes[number]
+    if _DIMS not in attributes:
+        return dense(shape, list(map(SizeExpr.of, shape)))
+    return dense(shape, list(map(SizeExpr.of, ir.StringAttr(attributes[_DIMS]).value.split(","))))
 
 
 def _refused(refused: list[tuple[str, str]]) -> PassError:
@@ -117,21 +122,3 @@ def _refused(refused: list[tuple[str, str]]) -> PassError:
         f"{count} operation{'s' if count != 1 else ''} cannot be padded exactly:\n" + "\n".join(dict.fromkeys(lines)),
         hint="docs/dynamic.md lists what can; the others need sizes that are numbers.",
     )
-
-
-def _finish(main: Any, ranges: list[SizeRange]) -> None:
-    """Takes the annotations away, and names the new arguments."""
-    for op in nested_ops(main.operation):
-        for name in [name for name in op.attributes if name.startswith("tpuc.")]:
-            del op.attributes[name]
-    block = main.regions[0].blocks[0]
-    terminator = block.operations[len(block.operations) - 1]
-    type_ = ir.FunctionType.get([each.type for each in block.arguments], [each.type for each in terminator.operands])
-    main.attributes["function_type"] = ir.TypeAttr.get(type_)
-    old: Any = main.attributes.get("arg_attrs", ())
-    kept: list[dict[str, ir.Attribute]] = [
-        {each.name: each.attr for each in given if each.name != "tpuc.dims"} for given in old
-    ]
-    kept += [{} for _ in range(len(block.arguments) - len(ranges) - len(kept))]
-    kept += [{"tpuc.argument": ir.StringAttr.get(f"size:{each.name}")} for each in ranges]
-    main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in kept])
