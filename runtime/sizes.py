@@ -130,6 +130,28 @@ class SizeExpr:
         return factor if not rest and not monomial else None
 
     @property
+    def linear(self) -> tuple[str, int, int] | None:
+        """The name, a and b of `a*name+b` with a positive `a`; None if this is no such expression."""
+        if len(self.names) != 1:
+            return None
+        (name,) = self.names
+        factors = dict(self.terms)
+        offset, factor = factors.pop((), 0), factors.pop((name,), 0)
+        return (name, factor, offset) if not factors and factor > 0 else None
+
+    def solve(self, number: int) -> int | None:
+        """Finds the size for which a linear expression is a number; None if there is none.
+
+        Raises:
+            ValueError: The expression is not linear in one name.
+        """
+        if self.linear is None:
+            raise ValueError(f"{self} is not linear in one size")
+        _, factor, offset = self.linear
+        size, rest = divmod(number - offset, factor)
+        return None if rest else size
+
+    @property
     def names(self) -> frozenset[str]:
         """The sizes that this depends on."""
         atoms = {atom for monomial, _ in self.terms for atom in monomial}
