@@ -58,6 +58,8 @@ class PadDynamic(Pass):
     """
 
     name: ClassVar[str] = "pad-dynamic"
+    #: Under what name the masks are counted.
+    MASKS: ClassVar[str] = "masks"
 
     def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place.

@@ -152,12 +152,14 @@ class ProgramInfo:
         serves: The targets (`v5e`) and platforms (`tpu`) that it was made for; `any` stands for all others.
         arguments: What it takes, in order.
         results: What it returns, in order.
+        masks: How many masks keep padding from what it computes.
     """
 
     section: str
     serves: tuple[str, ...]
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
+    masks: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,7 +118,7 @@ def compile_any_size(
     # Sizes of an example: unlike each other, and not one.
     sizes = {each.name: max(each.minimum, min(each.maximum, 3 + 2 * place)) for place, each in enumerate(parsed)}
     example = tuple(draw(spec, sizes, np.random.default_rng(0)) for spec in specs)
-    lowered = lower_dynamic(export_dynamic(module, example, {}, specs, parsed), worker())
+    lowered = lower_dynamic(export_dynamic(module, example, {}, specs, parsed), worker(), ["cpu"])
     reports: list[Any] = []
     with mlir.make_context() as context:
         program = lowered.module("cpu", context, parsed)

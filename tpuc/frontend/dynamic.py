@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from tpuc.frontend import stablehlo
 from tpuc.frontend.capture import Capture, capture, export, input_names
 from tpuc.frontend.generalize import DynamicProgram, Inference, MisalignedError, generalize
 from tpuc.frontend.specialize import specialize
-from tpuc.lowerings.body import PLATFORMS, Platform
+from tpuc.lowerings.platforms import Platform
 from tpuc.passes import run_passes
 from tpuc.passes.convert_arith import ConvertArith
 from tpuc.runtime.sizes import SizeExpr, SizeRange
@@ -70,17 +70,21 @@ class DynamicLowered:
     """A program of any size, before the passes.
 
     Attributes:
-        programs: The program for each platform that has one of its own; `any` serves all.
+        programs: The program for each platform; where it is portable, for one that stands for all.
+        is_portable: Whether all platforms share one program.
         captured: The module at one of the sizes.
+        dims: The dimensions of inputs and outputs that vary, by `input:x` and `output:y`.
     """
 
     programs: Mapping[Platform, DynamicProgram]
     is_portable: bool
     captured: Capture
+    dims: Mapping[str, tuple[SizeExpr, ...]]
 
     def module(self, platform: Platform, context: ir.Context, ranges: Sequence[SizeRange]) -> ir.Module:
         """Returns the program at the upper bound of ranges, annotated for `pad-dynamic`."""
-        return mlir.parse(mlir.to_bytecode(self.programs[platform].at(ranges)), context)
+        program = next(iter(self.programs.values())) if self.is_portable else self.programs[platform]
+        return mlir.parse(mlir.to_bytecode(program.at(ranges)), context)
 
 
 def export_dynamic(
@@ -117,12 +121,13 @@ def export_dynamic(
     return DynamicModel(program=program, dims=dims, ranges=tuple(ranges))
 
 
-def lower_dynamic(model: DynamicModel, worker: Worker) -> DynamicLowered:
+def lower_dynamic(model: DynamicModel, worker: Worker, platforms: Collection[Platform]) -> DynamicLowered:
     """Lowers a module at a few sizes, and finds out how the program depends on them.
 
     Args:
         model: The module, exported with named sizes.
         worker: A running `stablehlo.WORKER`.
+        platforms: The platforms to lower for.
 
     Raises:
         ExportError: The program is another at other sizes; the user's line is named.
@@ -131,7 +136,7 @@ def lower_dynamic(model: DynamicModel, worker: Worker) -> DynamicLowered:
     failure: MisalignedError | RuntimeError | None = None
     for samples in sample_sizes(model):
         try:
-            return _lower_samples(model, samples, worker)
+            return _lower_samples(model, samples, worker, platforms)
         except (MisalignedError, RuntimeError) as error:
             # A size may equal another number of the model by chance, or be too large for a table of it.
             failure = failure or error
@@ -176,20 +181,25 @@ def _static_sizes(model: DynamicModel) -> set[int]:
     return sizes | {dim.constant for dims in model.dims.values() for dim in dims if dim.constant is not None}
 
 
-def _lower_samples(model: DynamicModel, samples: Sequence[Mapping[str, int]], worker: Worker) -> DynamicLowered:
+def _lower_samples(
+    model: DynamicModel, samples: Sequence[Mapping[str, int]], worker: Worker, platforms: Collection[Platform]
+) -> DynamicLowered:
     captures = [model.at(sizes) for sizes in samples]
-    lowered = [stablehlo.lower(each, worker) for each in captures]
+    lowered = [stablehlo.lower(each, worker, platforms) for each in captures]
     is_portable = all(each.is_portable for each in lowered)
     inference = Inference(samples, _known_sizes(model))
     programs: dict[Platform, DynamicProgram] = {}
-    platforms: tuple[Platform, ...] = ("cpu",) if is_portable else PLATFORMS
-    for platform in platforms:
+    for platform in sorted(platforms)[: 1 if is_portable else None]:
         context = mlir.make_context()
         modules = [each.module(platform, context) for each in lowered]
         for module in modules:
+            mlir.inline_composites(module)
             run_passes(module, (ConvertArith(),), CPU)
         programs[platform] = generalize(modules, inference)
-    return DynamicLowered(programs=programs, is_portable=is_portable, captured=captures[0])
+    results = zip(captures[0].results, next(iter(programs.values())).result_dims, strict=True)
+    dims = {f"input:{name}": found for name, found in model.dims.items()}
+    dims |= {f"{result.kind}:{result.name}": found for result, found in results}
+    return DynamicLowered(programs=programs, is_portable=is_portable, captured=captures[0], dims=dims)
 
 
 def _known_sizes(model: DynamicModel) -> Iterator[SizeExpr]:

@@ -33,6 +33,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from tpuc import mlir
+from tpuc.passes.main import Main
 from tpuc.passes.rewrite import nested_ops
 from tpuc.runtime.dtypes import DTYPES, Array
 from tpuc.runtime.sizes import SizeExpr, SizeRange
@@ -170,18 +171,17 @@ class _Variation:
 
 
 class DynamicProgram:
-    """A program that knows how its numbers depend on the sizes."""
+    """A program that knows how its numbers depend on the sizes.
 
-    def __init__(self, module: ir.Module, variations: Sequence[_Variation]) -> None:
+    Attributes:
+        result_dims: The dimensions of what `@main` returns.
+    """
+
+    def __init__(self, module: ir.Module, variations: Sequence[_Variation], result_dims: Sequence[Dims]) -> None:
         """Takes one sample, and what varies in each of its operations, outermost first."""
         self._module = module
         self._variations = variations
-
-    @property
-    def result_dims(self) -> tuple[Dims, ...]:
-        """The dimensions of what `@main` returns."""
-        main = nested_ops(self._module.operation).index
-        raise NotImplementedError(main)
+        self.result_dims = tuple(result_dims)
 
     def at(self, ranges: Sequence[SizeRange]) -> ir.Module:
         """Returns the program at the upper bounds of the sizes, annotated.
@@ -219,7 +219,9 @@ def generalize(modules: Sequence[ir.Module], inference: Inference) -> DynamicPro
     for ops in itertools.zip_longest(*samples):
         _check_same(ops, numbers)
         variations.append(_vary(ops, inference))
-    return DynamicProgram(modules[0], variations)
+    returns = [Main(module).block.operations[-1] for module in modules]
+    results = zip(*(op.operands for op in returns), strict=True)
+    return DynamicProgram(modules[0], variations, [_dims(values, returns[0], inference) for values in results])
 
 
 _Ops: TypeAlias = "Sequence[ir.OpView | ir.Operation | None]"
