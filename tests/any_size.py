@@ -18,7 +18,8 @@ from tpuc import mlir
 from tpuc.frontend import stablehlo
 from tpuc.frontend.dynamic import DynamicLowered, export_dynamic, lower_dynamic
 from tpuc.packaging import to_numpy
-from tpuc.passes import default_pipeline, parse_pipeline, run_passes
+from tpuc.passes import PIPELINE, run_passes
+from tpuc.passes.hoist_weights import HoistWeights
 from tpuc.runtime.device import Device, LoadedExecutable, open_device
 from tpuc.runtime.dtypes import Array
 from tpuc.runtime.sizes import SizeExpr, SizeRange
@@ -26,6 +27,8 @@ from tpuc.runtime.spec import TensorSpec
 from tpuc.targets import CPU
 from tpuc.worker import Worker
 
+#: What a compile runs, but for what gives the program other arguments than the graph's.
+_PASSES = tuple(each for each in PIPELINE if not isinstance(each, HoistWeights))
 #: What indices drawn for an input are less than.
 LEAST = 4
 
@@ -122,7 +125,7 @@ def compile_any_size(
     reports: list[Any] = []
     with mlir.make_context() as context:
         program = lowered.module("cpu", context, parsed)
-        run_passes(program, parse_pipeline(default_pipeline()), CPU, observer=reports.append)
+        run_passes(program, _PASSES, CPU, observer=reports.append)
         executable = cpu().compile(mlir.to_text(program).encode(), _results(program))
     masks = sum(report.rewrites.get("masks", 0) for report in reports if report.text == "pad-dynamic")
     return AnySize(module=module, specs=specs, ranges=parsed, lowered=lowered, executable=executable, masks=masks)
