@@ -23,6 +23,7 @@ from tpuc.frontend import stablehlo
 from tpuc.frontend.capture import Capture, capture, export, input_names
 from tpuc.frontend.generalize import DynamicProgram, Inference, MisalignedError, generalize
 from tpuc.frontend.specialize import specialize
+from tpuc.lowerings.any_size import any_size
 from tpuc.lowerings.platforms import Platform
 from tpuc.passes import run_passes
 from tpuc.passes.convert_arith import ConvertArith
@@ -34,7 +35,7 @@ from tpuc.worker import Worker
 #: Sizes that few tensors of a model have: what equals a size by chance would be taken for it.
 _UNUSUAL = (11, 14, 17, 19, 22, 23, 26, 29, 31, 34, 37, 38, 41, 43, 46, 47, 53, 58, 59, 61, 62, 67)
 #: Samples beyond one for each size: what is found from the first must hold at these too.
-_SPARE_SAMPLES = 4
+_SPARE_SAMPLES = 5
 _SUGGESTION = re.compile(
     r"^\s*(?P<name>\w+) = (?:Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)|(?P<fixed>\d+)|(?P<other>.+))$",
     re.MULTILINE,
@@ -185,7 +186,8 @@ def _lower_samples(
     model: DynamicModel, samples: Sequence[Mapping[str, int]], worker: Worker, platforms: Collection[Platform]
 ) -> DynamicLowered:
     captures = [model.at(sizes) for sizes in samples]
-    lowered = [stablehlo.lower(each, worker, platforms) for each in captures]
+    with any_size():
+        lowered = [stablehlo.lower(each, worker, platforms) for each in captures]
     is_portable = all(each.is_portable for each in lowered)
     inference = Inference(samples, _known_sizes(model))
     programs: dict[Platform, DynamicProgram] = {}

@@ -76,7 +76,9 @@ class Inference:
         self._samples = samples
         self._found: dict[tuple[int, ...], SizeExpr | None] = {}
         self._pool: dict[SizeExpr, tuple[int, ...]] = {}
-        for expression in (*map(SizeExpr.of, sorted(samples[0])), *known):
+        names = list(map(SizeExpr.of, sorted(samples[0])))
+        quotients = [(name + rest) // divisor for name in names for divisor in (2, 4, 8) for rest in (0, divisor - 1)]
+        for expression in (*names, *known, *quotients):
             self._remember(expression)
 
     def expression(self, values: Iterable[int]) -> SizeExpr | None:
@@ -120,15 +122,17 @@ class Inference:
             yield from _line(expression, known, values)
         for (left, known), (right, others) in itertools.combinations_with_replacement(pool, 2):
             yield from _line(left * right, tuple(a * b for a, b in zip(known, others, strict=True)), values)
-        for first, second in itertools.combinations(sorted(self._samples[0]), 2):
-            yield self._plane(first, second, values)
+        for name in sorted(self._samples[0]):
+            for expression, known in pool:
+                if expression != SizeExpr.of(name):
+                    yield self._plane(SizeExpr.of(name), expression, known, values)
 
-    def _plane(self, left: str, right: str, values: tuple[int, ...]) -> SizeExpr:
-        """Returns the sum of multiples of two sizes and a number that is nearest to the values."""
-        rows = [[sizes[left], sizes[right], 1] for sizes in self._samples]
+    def _plane(self, name: SizeExpr, other: SizeExpr, known: tuple[int, ...], values: tuple[int, ...]) -> SizeExpr:
+        """Returns the sum of multiples of two expressions and a number that is nearest to the values."""
+        rows = [[name.evaluate(sizes), number, 1] for sizes, number in zip(self._samples, known, strict=True)]
         solution, *_ = np.linalg.lstsq(np.array(rows, float), np.array(values, float), rcond=None)
         first, second, rest = (round(float(each)) for each in solution)
-        return SizeExpr.of(left) * first + SizeExpr.of(right) * second + rest
+        return name * first + other * second + rest
 
 
 def _line(expression: SizeExpr, known: tuple[int, ...], values: tuple[int, ...]) -> Iterator[SizeExpr]:
