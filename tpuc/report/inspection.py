@@ -43,7 +43,7 @@ def _signature(manifest: Manifest) -> Table:
     for kind, specs in kinds:
         for row in _rows(kind, specs):
             table.add_row(*row)
-    programs = manifest.entry().programs
+    programs = [program for entry in manifest.entries_of() for program in entry.programs]
     if any(argument.kind == "seed" for program in programs for argument in program.arguments):
         table.add_row("random", "draws random numbers from a seed; equal seeds give equal results")
     return table
