@@ -20,7 +20,7 @@ from tpuc.passes.tensors import broadcast, producer, splat_constant, tensor_type
 from tpuc.runtime.sizes import SizeExpr, SizeRange
 
 #: Sizes are tried one by one up to here; of more combinations a sample is.
-_MAX_COMBINATIONS = 1 << 16
+_MAX_COMBINATIONS = 1 << 14
 
 
 class Refusal(Exception):  # noqa: N818  It is no error of the program's, but a rule's answer.
@@ -129,15 +129,13 @@ class Padding:
     def contiguous(self, value: Tensor, dimension: int) -> Tensor:
         """Returns a value with the padding of one dimension moved to its end."""
         layout = self.layouts[value]
-        axis = layout[dimension]
-        if axis.is_contiguous or axis.is_free:
-            return value
-        return self.move(value, (*layout[:dimension], axis.contiguous, *layout[dimension + 1 :]))
+        target = (*layout[:dimension], layout[dimension].contiguous, *layout[dimension + 1 :])
+        return self.refactored(self.move(value, target), target)
 
     def meet(self, values: Sequence[Tensor]) -> tuple[list[Tensor], Layout]:
         """Brings values of one shape to one layout."""
         layout = tuple(map(join, zip(*(self.layouts[value] for value in values), strict=True)))
-        return [self.move(value, layout) for value in values], layout
+        return [self.refactored(self.move(value, layout), layout) for value in values], layout
 
     def move(self, value: Tensor, target: Layout) -> Tensor:
         """Moves the elements of a value to where they are in another layout of the same shape.
@@ -192,7 +190,7 @@ class Padding:
         padded = tuple(dimension for dimension in dimensions if layout[dimension].is_padded)
         if not padded:
             return value
-        key = (value, padded, _identity(fill), self.scope)
+        key = (value, layout, padded, _identity(fill), self.scope)
         if key not in self._masked:
             self.counts["masks"] += 1
             shape = _shape(value)

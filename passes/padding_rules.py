@@ -14,7 +14,7 @@ from jaxlib.mlir.dialects import chlo, stablehlo
 
 from tpuc.passes.axes import Axis, Factor, Layout, dense, join, regroup
 from tpuc.passes.padding import Padding, Refusal, Replaced, lowest, scalar
-from tpuc.passes.rewrite import Tensor
+from tpuc.passes.rewrite import Tensor, nested_ops
 from tpuc.passes.tensors import CHLO_ELEMENTWISE, ELEMENTWISE, broadcast, reshape, tensor_type
 from tpuc.runtime.sizes import SizeExpr
 
@@ -25,6 +25,8 @@ RULES: dict[str, Rule] = {}
 
 _ONE = SizeExpr.of(1)
 _ZERO = SizeExpr.of(0)
+#: Operations whose regions are blocks of a program.
+_WITH_RULES_INSIDE = ("stablehlo.while", "stablehlo.case", "stablehlo.if")
 #: Beyond `ELEMENTWISE`.
 _OTHER_ELEMENTWISE = (
     stablehlo.ClzOp,
@@ -76,6 +78,7 @@ def _apply(op: Any, padding: Padding) -> None:
     expected = padding.result_dims(op)
     rule = RULES.get(op.name) if padding.is_concerned(op) else None
     try:
+        _check_inside(op)
         found = padding.unconcerned(op) if rule is None else rule(op, padding)
         padding.check(found.layouts if isinstance(found, Replaced) else found, expected)
     except Refusal as refusal:
@@ -89,6 +92,15 @@ def _apply(op: Any, padding: Padding) -> None:
         result.replace_all_uses_with(value)
     padding.layouts.update(zip(found.values, found.layouts, strict=True))
     op.operation.erase()
+
+
+def _check_inside(op: Any) -> None:
+    """Checks that nothing depends on sizes in what an operation applies to elements, which no rule looks at."""
+    if op.name in _WITH_RULES_INSIDE:
+        return
+    for inner in nested_ops(op)[1:]:
+        if any(name.startswith("tpuc.") for name in inner.attributes):
+            raise Refusal("what it computes from elements depends on the sizes")
 
 
 # What is made of nothing.
@@ -316,6 +328,8 @@ class _Window:
         size = (extent + self.low + self.high - length) // stride + 1
         if size != result.size:
             raise Refusal(f"its dimension is {result.size} at the sizes tried, and {size} by its rule")
+        if base_dilation != 1 and not padding.is_never_negative(axis.size - 1):
+            raise Refusal("it puts holes into a dimension that may be empty")
         last = (size - 1) * stride
         # Either the first element that a window sees is in the same place, or windows begin before all elements.
         begins = self.low.constant is not None or padding.is_never_negative(self.low - last)
@@ -545,6 +559,8 @@ def pad(op: Any, padding: Padding) -> Sequence[Layout]:
             continue
         if low.constant is None or interior.constant is None:
             raise Refusal("where its first element goes varies")
+        if interior != _ZERO and not padding.is_never_negative(axis.size - 1):
+            raise Refusal("it puts holes into a dimension that may be empty")
         size = (axis.size - 1) * (interior + 1) + 1 + low + high
         if size != dims[at]:
             raise Refusal(f"its dimension is {dims[at]} at the sizes tried, and {size} by its rule")
@@ -659,7 +675,9 @@ def scatter(op: Any, padding: Padding) -> Sequence[Layout]:
     for (_, at), axis in zip(pairs, wanted, strict=True):
         index_goal[at] = axis
     indices = padding.refactored(padding.move(indices, tuple(index_goal)), tuple(index_goal))
-    outside = scalar(indices.type.element_type, -1)
+    # Not -1: only elements that are outside are left out, and those behind the first of a window would be inside.
+    width = ir.IntegerType(indices.type.element_type).width
+    outside = scalar(indices.type.element_type, 1 << (min(width, 32) - 2))
     indices = padding.masked(indices, index_places, outside)
     for place, value in enumerate((*inputs, indices, *updates)):
         op.operation.operands[place] = value

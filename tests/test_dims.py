@@ -69,8 +69,13 @@ def test_dims_that_do_not_fit_the_shapes(dims: str, shapes: str, message: str) -
         parse_dims(dims).resolve(parse_shapes(shapes))
 
 
+def test_a_range_of_one_number_is_a_number() -> None:
+    dims = parse_dims("a=1..4 b=2..2")
+    assert str(dims.resolve(parse_shapes("x=f32[a,b]"))[0]) == "x=f32[a,2]"
+
+
 def test_an_example_is_neither_one_nor_twice_the_same() -> None:
-    assert parse_dims("a=1..8 b=1..8 c=1..1").example() == {"a": 3, "b": 4, "c": 1}
+    assert parse_dims("a=1..8 b=1..8 c=1..2").example() == {"a": 3, "b": 4, "c": 2}
 
 
 def test_buckets_are_given_by_either_name() -> None:

@@ -84,7 +84,7 @@ class SizeBuckets:
 
 
 def parse_dims(text: str) -> Dims:
-    """Reads `batch=1..8 seq=8*k k=1..64`.
+    """Reads `batch=1..8 seq=8*k k=1..64`; a range of one number is that number.
 
     Raises:
         RequestError: A part has another form, a name is given twice, or no size is possible.
@@ -99,7 +99,10 @@ def parse_dims(text: str) -> Dims:
                 raise RequestError(error.what, hint=_DIMS_HINT) from error
             if not 1 <= each.minimum <= each.maximum:
                 raise RequestError(f"{each}: a size is at least 1, and at most what it is at least", hint=_DIMS_HINT)
-            ranges.append(each)
+            if each.minimum == each.maximum:
+                derived[name] = SizeExpr.of(each.maximum)
+            else:
+                ranges.append(each)
             continue
         try:
             derived[name] = SizeExpr.of(value)

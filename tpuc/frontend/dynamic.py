@@ -36,6 +36,10 @@ from tpuc.worker import Worker
 _UNUSUAL = (11, 14, 17, 19, 22, 23, 26, 29, 31, 34, 37, 38, 41, 43, 46, 47, 53, 58, 59, 61, 62, 67)
 #: Samples beyond one for each size: what is found from the first must hold at these too.
 _SPARE_SAMPLES = 5
+#: How many sizes of a range are considered as samples.
+_TRIED = 128
+#: How many sizes at each end of a range are tried.
+_NEAR = 4
 _SUGGESTION = re.compile(
     r"^\s*(?P<name>\w+) = (?:Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)|(?P<fixed>\d+)|(?P<other>.+))$",
     re.MULTILINE,
@@ -118,8 +122,9 @@ def export_dynamic(
         program = export(module, args, kwargs, dynamic_shapes=shapes)
     except ExportError as error:
         raise _explained(error, ranges) from error
-    _check_assertions(program, dims, ranges)
-    return DynamicModel(program=program, dims=dims, ranges=tuple(ranges))
+    model = DynamicModel(program=program, dims=dims, ranges=tuple(ranges))
+    _check_assertions(model)
+    return model
 
 
 def lower_dynamic(model: DynamicModel, worker: Worker, platforms: Collection[Platform]) -> DynamicLowered:
@@ -140,7 +145,7 @@ def lower_dynamic(model: DynamicModel, worker: Worker, platforms: Collection[Pla
             return _lower_samples(model, samples, worker, platforms)
         except (MisalignedError, RuntimeError) as error:
             # A size may equal another number of the model by chance, or be too large for a table of it.
-            failure = failure or error
+            failure = error
     assert failure is not None
     place = _PLACE.search(failure.where) if isinstance(failure, MisalignedError) else None
     raise ExportError(
@@ -151,23 +156,40 @@ def lower_dynamic(model: DynamicModel, worker: Worker, platforms: Collection[Pla
 
 
 def sample_sizes(model: DynamicModel) -> Iterator[list[dict[str, int]]]:
-    """Yields choices of the sizes to lower at, the best first."""
+    """Yields choices of the sizes to lower at, the best first.
+
+    Best are sizes unlike any other number, even out of the range; then sizes in the range, which a model with a table
+    for each of its places needs.
+    """
     static = _static_sizes(model)
     count = len(model.ranges) + _SPARE_SAMPLES
-    for beyond in (False, True):
+    names = [each.name for each in model.ranges]
+    for candidates in (_unusual_first, _inside_only):
         chosen: list[list[int]] = []
-        taken: set[int] = set()
+        taken = set(static)
         for each in model.ranges:
-            inside = range(max(each.minimum, 3), each.maximum + 1)
-            numbers = [number for number in _UNUSUAL if number in inside]
-            usual = [number for number in inside[: 16 * count] if number not in _UNUSUAL]
-            order = [*numbers, *_UNUSUAL] if beyond else [*numbers, *usual, *inside, *range(each.minimum, 3), *_UNUSUAL]
-            fresh = [number for number in dict.fromkeys(order) if number not in static and number not in taken]
-            own = [*fresh, *dict.fromkeys(order)][:count]
+            order = list(dict.fromkeys(candidates(each)))
+            fresh = [number for number in order if number not in taken]
+            own = list(dict.fromkeys([*fresh, *order]))[:count]
             chosen.append(own)
             taken.update(own)
-        names = [each.name for each in model.ranges]
-        yield [dict(zip(names, numbers, strict=True)) for numbers in zip(*_shuffled(chosen), strict=True)]
+        if all(len(own) == count for own in chosen):
+            yield [dict(zip(names, numbers, strict=True)) for numbers in zip(*_shuffled(chosen), strict=True)]
+
+
+def _unusual_first(allowed: SizeRange) -> Iterator[int]:
+    """Yields numbers that few tensors have as a dimension, those in the range first."""
+    yield from (number for number in _UNUSUAL if allowed.minimum <= number <= allowed.maximum)
+    yield from (number for number in _UNUSUAL if number >= allowed.minimum)
+    yield from (allowed.minimum + number for number in _UNUSUAL)
+
+
+def _inside_only(allowed: SizeRange) -> Iterator[int]:
+    """Yields numbers in the range, unusual ones first; one and two last, at which programs take other forms."""
+    inside = range(allowed.minimum, allowed.maximum + 1)
+    yield from (number for number in _UNUSUAL if number in inside)
+    yield from (number for number in inside[:_TRIED] if number > 2)
+    yield from (number for number in (2, 1) if number in inside)
 
 
 def _shuffled(chosen: list[list[int]]) -> Iterator[list[int]]:
@@ -251,36 +273,41 @@ def _dynamic_shape(dims: Sequence[SizeExpr], symbols: Mapping[str, Any]) -> dict
     return shape
 
 
-def _check_assertions(
-    program: ExportedProgram, dims: Mapping[str, tuple[SizeExpr, ...]], ranges: Sequence[SizeRange]
-) -> None:
+def _check_assertions(model: DynamicModel) -> None:
     """Checks what torch.export found that sizes must fulfil, at the ends of the ranges and near them.
 
-    That a size is not one is no such condition: it means that nothing was broadcast along it, and nothing is.
+    Raises:
+        RequestError: It does not hold at a size that is allowed.
     """
-    model = DynamicModel(program=program, dims=dims, ranges=tuple(ranges))
     symbols = _symbols(model)
-    ends = [
-        sorted({*range(each.minimum, each.maximum + 1)[:4], *range(each.minimum, each.maximum + 1)[-4:]})
-        for each in ranges
-    ]
-    combinations = [dict(zip([each.name for each in ranges], sizes, strict=True)) for sizes in itertools.product(*ends)]
-    for node in program.graph.nodes:
-        if str(node.target) != "aten._assert_scalar.default" or not isinstance(node.args[0], torch.fx.Node):
-            continue
-        condition = node.args[0].meta["val"]
-        expression = condition.node.expr if isinstance(condition, torch.SymBool) else None
-        if expression is None or isinstance(expression, sympy.Ne):
-            continue
-        if not {str(symbol) for symbol in expression.free_symbols} <= symbols.keys():
+    ends = [_ends(each) for each in model.ranges]
+    names = [each.name for each in model.ranges]
+    combinations = [dict(zip(names, sizes, strict=True)) for sizes in itertools.product(*ends)]
+    for condition in _conditions(model.program.graph):
+        if not {str(symbol) for symbol in condition.free_symbols} <= symbols.keys():
             continue
         for sizes in combinations:
-            values = {symbol: symbols[str(symbol)].evaluate(sizes) for symbol in expression.free_symbols}
-            if expression.subs(values) == sympy.false:
+            values = {symbol: symbols[str(symbol)].evaluate(sizes) for symbol in condition.free_symbols}
+            if condition.subs(values) == sympy.false:
                 shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
-                raise RequestError(
-                    f"forward cannot take {shown}: {expression} does not hold", hint="Give other --dims."
-                )
+                raise RequestError(f"forward cannot take {shown}: {condition} does not hold", hint="Give other --dims.")
+
+
+def _conditions(graph: torch.fx.Graph) -> Iterator[Any]:
+    """Yields the conditions on sizes that a graph asserts.
+
+    That a size is not one is none: it means that nothing was broadcast along it, and nothing is.
+    """
+    for node in graph.nodes:
+        if str(node.target) == "aten._assert_scalar.default" and isinstance(node.args[0], torch.fx.Node):
+            condition = node.args[0].meta["val"]
+            if isinstance(condition, torch.SymBool) and not isinstance(condition.node.expr, sympy.Ne):
+                yield condition.node.expr
+
+
+def _ends(allowed: SizeRange) -> list[int]:
+    sizes = range(allowed.minimum, allowed.maximum + 1)
+    return sorted({*sizes[:_NEAR], *sizes[-_NEAR:]})
 
 
 def _explained(error: ExportError, ranges: Sequence[SizeRange]) -> ExportError | RequestError:

@@ -10,10 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
+
+from tpuc.errors import ExportError
+from tpuc.frontend.locations import location_of
+from tpuc.lowerings.call import operator_name
+from tpuc.lowerings.subgraphs import graphs_in, subgraphs_of
 
 #: What a node computes when it is a Python number; such nodes leave the graph.
 _NUMBERS = (bool, int, float)
@@ -30,6 +36,9 @@ def specialize(program: ExportedProgram, shapes: Sequence[tuple[int, ...] | None
 
     Returns:
         The static program, which shares weights and subgraphs with the other.
+
+    Raises:
+        ExportError: A branch or a loop works on tensors whose size varies.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     given = iter(shapes)
@@ -41,7 +50,7 @@ def specialize(program: ExportedProgram, shapes: Sequence[tuple[int, ...] | None
     copies: dict[torch.fx.Node, Any] = {}
     with mode, torch.no_grad():
         for node in program.graph.nodes:
-            copies[node] = _copy(node, graph, copies, mode, by_name)
+            copies[node] = _copy(node, graph, copies, by_name)
     module = program.graph_module
     return ExportedProgram(
         root=module,
@@ -59,20 +68,20 @@ def _copy(
     node: torch.fx.Node,
     graph: torch.fx.Graph,
     copies: Mapping[torch.fx.Node, Any],
-    mode: FakeTensorMode,
     shapes: Mapping[str, tuple[int, ...] | None],
 ) -> Any:
     """Copies a node into the new graph; what is a number by now is returned as such."""
-    value: Any
+    value = node.meta.get("val")
     if node.op == "placeholder":
-        value = _placeholder(node.meta["val"], mode, shapes.get(node.name))
-    elif node.op == "call_function" and "val" in node.meta:
+        value = _placeholder(value, shapes.get(node.name))
+    elif isinstance(node.target, torch._ops.HigherOrderOperator):
+        value = _of_subgraphs(node)
+    elif node.op == "call_function":
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: _value_of(copies[arg]))
-        value = node.target(*args, **kwargs)  # type: ignore[operator]
+        assert callable(node.target)
+        value = node.target(*args, **kwargs)
         if isinstance(value, _NUMBERS):
             return value
-    else:
-        value = node.meta.get("val")
     copy = graph.node_copy(node, copies.__getitem__)
     # What else there is may hold symbols: `tensor_meta`.
     copy.meta = {key: node.meta[key] for key in _KEPT if key in node.meta}
@@ -82,19 +91,32 @@ def _copy(
 
 
 def _value_of(copy: Any) -> Any:
-    if not isinstance(copy, torch.fx.Node):
-        return copy
-    if copy.op == "get_attr":
-        return _attribute(copy)
-    return copy.meta["val"]
+    return copy.meta["val"] if isinstance(copy, torch.fx.Node) else copy
 
 
-def _attribute(node: torch.fx.Node) -> Any:
-    raise NotImplementedError(node.target)
+def _of_subgraphs(node: torch.fx.Node) -> Any:
+    """Returns what a branch or a loop returns, if no size varies inside it.
+
+    Raises:
+        ExportError: One does: the graphs inside have symbols for it.
+    """
+    graphs = [graph for subgraph in subgraphs_of(node) for graph in graphs_in(subgraph)]
+    inside = [each for graph in graphs for each in graph.nodes]
+    for each in (node, *inside):
+        for leaf in pytree.tree_leaves(each.meta.get("val")):
+            sizes = leaf.shape if isinstance(leaf, torch.Tensor) else [leaf]
+            if any(isinstance(size, torch.SymInt) for size in sizes):
+                location = location_of(node)
+                raise ExportError(
+                    f"{operator_name(node.target)} works on tensors whose size varies",
+                    where=location.place or None,
+                    hint="Branches and loops take tensors of fixed sizes; give that dimension as a number.",
+                )
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: _placeholder(tensor, None), node.meta["val"])
 
 
-def _placeholder(value: Any, mode: FakeTensorMode, shape: tuple[int, ...] | None) -> Any:
-    if not isinstance(value, FakeTensor):
+def _placeholder(value: Any, shape: tuple[int, ...] | None) -> Any:
+    if not isinstance(value, torch.Tensor):
         return value
     if shape is None:
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
