@@ -158,38 +158,44 @@ def lower_dynamic(model: DynamicModel, worker: Worker, platforms: Collection[Pla
 def sample_sizes(model: DynamicModel) -> Iterator[list[dict[str, int]]]:
     """Yields choices of the sizes to lower at, the best first.
 
-    Best are sizes unlike any other number, even out of the range; then sizes in the range, which a model with a table
-    for each of its places needs.
+    Best are sizes unlike any other number, even out of the range. A model with a table for each of its places needs
+    sizes in the range.
     """
     static = _static_sizes(model)
     count = len(model.ranges) + _SPARE_SAMPLES
     names = [each.name for each in model.ranges]
-    for candidates in (_unusual_first, _inside_only):
+    for candidates in (_unusual, _inside_first, _inside_only):
         chosen: list[list[int]] = []
         taken = set(static)
         for each in model.ranges:
             order = list(dict.fromkeys(candidates(each)))
             fresh = [number for number in order if number not in taken]
-            own = list(dict.fromkeys([*fresh, *order]))[:count]
+            own = list(itertools.islice(itertools.cycle(dict.fromkeys([*fresh, *order])), count))
             chosen.append(own)
             taken.update(own)
-        if all(len(own) == count for own in chosen):
-            yield [dict(zip(names, numbers, strict=True)) for numbers in zip(*_shuffled(chosen), strict=True)]
+        yield [dict(zip(names, numbers, strict=True)) for numbers in zip(*_shuffled(chosen), strict=True)]
 
 
-def _unusual_first(allowed: SizeRange) -> Iterator[int]:
-    """Yields numbers that few tensors have as a dimension, those in the range first."""
-    yield from (number for number in _UNUSUAL if allowed.minimum <= number <= allowed.maximum)
-    yield from (number for number in _UNUSUAL if number >= allowed.minimum)
-    yield from (allowed.minimum + number for number in _UNUSUAL)
+def _unusual(allowed: SizeRange) -> list[int]:
+    """Returns numbers that few tensors have as a dimension, those in the range first."""
+    inside = [number for number in _UNUSUAL if allowed.minimum <= number <= allowed.maximum]
+    return [*inside, *(number for number in _UNUSUAL if number > allowed.maximum), *_above(allowed.minimum)]
 
 
-def _inside_only(allowed: SizeRange) -> Iterator[int]:
-    """Yields numbers in the range, unusual ones first; one and two last, at which programs take other forms."""
-    inside = range(allowed.minimum, allowed.maximum + 1)
-    yield from (number for number in _UNUSUAL if number in inside)
-    yield from (number for number in inside[:_TRIED] if number > 2)
-    yield from (number for number in (2, 1) if number in inside)
+def _inside_first(allowed: SizeRange) -> list[int]:
+    """Returns numbers in the range, unusual ones first, and then others."""
+    return [*_inside_only(allowed), *_unusual(allowed)]
+
+
+def _inside_only(allowed: SizeRange) -> list[int]:
+    """Returns numbers in the range, unusual ones first; not one, at which programs take other forms."""
+    inside = range(max(allowed.minimum, 2), allowed.maximum + 1)
+    others = reversed(inside[:_TRIED])
+    return [*(number for number in _UNUSUAL if number in inside), *others]
+
+
+def _above(minimum: int) -> list[int]:
+    return [minimum + number for number in _UNUSUAL]
 
 
 def _shuffled(chosen: list[list[int]]) -> Iterator[list[int]]:

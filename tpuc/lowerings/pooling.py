@@ -228,9 +228,15 @@ def adaptive_avg_pool(x: Array, output_size: Sequence[int]) -> Array:
     return y
 
 
-def adaptive_windows(size: int, count: int) -> tuple[Any, Any]:
-    """Where the windows that divide a dimension start, and where they end; neighbours may overlap."""
-    number = tables().arange(count)
+def adaptive_windows(size: int, count: int, arrays: Any = np) -> tuple[Any, Any]:
+    """Where the windows that divide a dimension start, and where they end; neighbours may overlap.
+
+    Args:
+        size: The dimension.
+        count: How many windows.
+        arrays: The module that computes it; see `tables`.
+    """
+    number = arrays.arange(count)
     return number * size // max(count, 1), -(-(number + 1) * size // max(count, 1))
 
 
@@ -239,7 +245,7 @@ def _adaptive_mean(y: Array, axis: int, count: int) -> Array:
     if count == 1 or (count and size % count == 0 and not sizes_vary()):
         split = (*y.shape[:axis], count, size // count, *y.shape[axis + 1 :])
         return y.reshape(split).mean(axis + 1)
-    starts, ends = adaptive_windows(size, count)
+    starts, ends = adaptive_windows(size, count, tables())
     position = tables().arange(size)
     inside = (position >= starts[:, None]) & (position < ends[:, None])
     weights = (inside / (ends - starts)[:, None]).astype(y.dtype)
