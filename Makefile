@@ -33,6 +33,9 @@ test: $(STAMP)  ## Run the tests
 test-slow: $(STAMP)  ## Run the tests that take minutes or make environments of their own
 	$(BIN)/pytest -m slow
 
+test-dynamic: $(STAMP)  ## Compare programs of any size with eager, at every size
+	$(BIN)/pytest tests/test_any_size.py tests/test_any_size_models.py tests/test_any_size_artifacts.py tests/passes
+
 lint: $(STAMP)  ## Check style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -73,14 +76,14 @@ zoo/%: $(STAMP)  ## Build one model for TARGETS, and report
 	$(call build_zoo,$*)
 
 # Each prints a table, and fails if a limit is not kept.
-BENCHMARKS := program_quality start memory cpu llama
+BENCHMARKS := program_quality start memory cpu llama dynamic
 
 bench: $(STAMP)  ## Run every benchmark, one after the other
 	@$(MAKE) --no-print-directory --keep-going --jobs=1 $(BENCHMARKS:%=bench-%)
 
 bench-quality: bench-program_quality  ## Compare compiled programs with torch-mlir's and with JAX by hand
 
-bench-%: $(STAMP)  ## Run one benchmark: start, memory, cpu, llama
+bench-%: $(STAMP)  ## Run one benchmark: start, memory, cpu, llama, dynamic
 	$(BIN)/python -m benchmarks.$*
 
 coverage: $(STAMP)  ## Measure how much of PyTorch compiles, and write docs/coverage.md; started again, it goes on
@@ -90,4 +93,4 @@ coverage: $(STAMP)  ## Measure how much of PyTorch compiles, and write docs/cove
 clean:  ## Remove what was built, but not .venv
 	rm -rf $(BUILD)
 
-.PHONY: help setup demo test test-slow lint typecheck zoo bench bench-quality coverage clean
+.PHONY: help setup demo test test-slow test-dynamic lint typecheck zoo bench bench-quality coverage clean

@@ -17,6 +17,7 @@ from tpuc.passes.fold_constants import FoldConstants
 from tpuc.passes.fold_transpose import FoldTranspose
 from tpuc.passes.hoist_weights import HoistWeights
 from tpuc.passes.narrow_f64 import NarrowF64
+from tpuc.passes.pad_dynamic import PadDynamic
 from tpuc.passes.pad_to_tiles import PadToTiles
 from tpuc.passes.recompose_attention import RecomposeAttention
 from tpuc.passes.scale_before_reduce import ScaleBeforeReduce
@@ -41,6 +42,7 @@ __all__ = [
 #: What a compile runs, in order.
 PIPELINE: tuple[Pass, ...] = (
     ConvertArith(),  # first: the others, and XLA, read static StableHLO only
+    PadDynamic(),  # before all that would lose annotations
     FoldConstants(),  # before all that look for a constant: an epsilon in f64, a multiplication by one
     NarrowF64(),  # before cse: it goes by source locations, and equal operations of two locations become one
     ExpandC128(),  # before cse: it reads the parts of a number again and again

@@ -18,7 +18,8 @@ def as_input(value: Any, spec: TensorSpec, where: str) -> Array:
 
     Args:
         value: A NumPy array, anything with `__dlpack__`, or, for an input without dimensions, a Python number.
-        spec: What the input must be. Values are never converted to another type behind the caller's back.
+        spec: What the input must be; a dimension that is an expression may be any number. Values are never converted to
+            another type behind the caller's back.
         where: What the input is called, for errors.
 
     Raises:
@@ -28,7 +29,7 @@ def as_input(value: Any, spec: TensorSpec, where: str) -> Array:
     given = dtype_of(array)
     if given.name != spec.dtype:
         raise InputError(f"{where}: expected {spec.dtype}, got {given.name}", hint=_conversion(value, spec, where))
-    if array.shape != spec.shape:
+    if not spec.admits(array.shape):
         got = TensorSpec(name="", dtype=given.name, dims=array.shape)
         raise InputError(f"{where}: expected {_type_of(spec)}, got {got}")
     return np.asarray(array, dtype=spec.type.numpy, order="C")

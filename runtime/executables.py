@@ -63,7 +63,7 @@ def obtain(
             continue
         serialized, program = bytes(artifact.section(info.section)), entry.program(info.program)
         try:
-            loaded = device.load(serialized, result_specs(artifact.manifest, program))
+            loaded = device.load(serialized, result_specs(artifact.manifest, entry, program))
             return Obtained(executable=loaded, program=program, origin="artifact")
         except DeviceMemoryError:
             raise
@@ -75,12 +75,13 @@ def obtain(
     portable = entry.program_for(device.target, device.platform)
     if portable is None:
         raise ArtifactError(f"it has no portable program for {device.target}", where=str(artifact.path))
-    return _compile(artifact, portable, device, reason, cache, notify)
+    results = result_specs(artifact.manifest, entry, portable)
+    return _compile(artifact, portable, results, device, reason, cache, notify)
 
 
-def result_specs(manifest: Manifest, program: ProgramInfo) -> list[TensorSpec]:
-    """What a program returns, in order."""
-    outputs = {spec.name: spec for spec in manifest.outputs}
+def result_specs(manifest: Manifest, entry: Entry, program: ProgramInfo) -> list[TensorSpec]:
+    """What a program of an entry returns, in order."""
+    outputs = {spec.name: spec.at(entry.sizes) for spec in manifest.outputs}
     states = {state.name: state.spec for state in manifest.state}
     return [(states if result.kind == "state" else outputs)[result.name] for result in program.results]
 
@@ -120,12 +121,13 @@ def _describe(compiler: Mapping[str, str]) -> str:
 def _compile(
     artifact: Artifact,
     program: ProgramInfo,
+    results: Sequence[TensorSpec],
     device: Device,
     reason: str,
     cache: ExecutableCache,
     notify: Callable[[str], None],
 ) -> Obtained:
-    section, results = program.section, result_specs(artifact.manifest, program)
+    section = program.section
     key = cache.key(artifact.manifest.sections[section].sha256, device.target, device.compiler, device.host)
     kept = cache.read(key)
     if kept is not None:

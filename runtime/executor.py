@@ -16,6 +16,7 @@ import numpy as np
 
 from tpuc.runtime.arrays import as_input
 from tpuc.runtime.artifact import Artifact
+from tpuc.runtime.buckets import cut, fill_up, smallest, true_sizes
 from tpuc.runtime.cache import ExecutableCache, default_folder
 from tpuc.runtime.device import Buffer, Device, open_device
 from tpuc.runtime.dtypes import Array
@@ -27,10 +28,9 @@ from tpuc.runtime.state import State
 from tpuc.runtime.structure import unflatten
 from tpuc.runtime.weights import Placed, Verification, open_supplied, place_weights
 
+#: Where executables come from, those first that cost most.
+_ORIGINS: tuple[Origin, ...] = ("compiled", "cache", "artifact")
 _logger = logging.getLogger("tpuc.runtime")
-
-#: Kinds of arguments that this version can give to a program.
-_KNOWN_ARGUMENTS = ("weight", "prepared", "state", "input", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +40,52 @@ class Stats:
     Attributes:
         calls: How often it ran.
         seconds: How long that took in all: inputs to the device, the program, and outputs back.
-        executable: Where its executable came from.
+        executable: Where its executables came from; `compiled` if one of them was, else `cache` if one was.
+        buckets: The same for each bucket; one without sizes if the program has no named sizes.
     """
 
     calls: int
     seconds: float
     executable: Origin
+    buckets: tuple[BucketStats, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketStats:
+    """What one bucket of a program did so far.
+
+    Attributes:
+        sizes: The greatest that each size may be in it.
+        calls: How often it ran.
+        padding: The share of its input elements that were padding, over all calls.
+    """
+
+    sizes: Mapping[str, int]
+    calls: int
+    padding: float
+
+
+class _Bucket:
+    """The executable for one set of sizes, and what it did so far."""
+
+    def __init__(self, sizes: Mapping[str, int], obtained: Obtained) -> None:
+        self.sizes = sizes
+        self.executable = obtained.executable
+        self.program = obtained.program
+        self.origin = obtained.origin
+        self._calls = 0
+        self._given = 0
+        self._padded = 0
+
+    def count(self, given: int, padded: int) -> None:
+        """Counts a call, whose inputs have so many elements, and so many with the padding."""
+        self._calls += 1
+        self._given += given
+        self._padded += padded
+
+    def stats(self) -> BucketStats:
+        padding = 1 - self._given / self._padded if self._padded else 0.0
+        return BucketStats(sizes=self.sizes, calls=self._calls, padding=padding)
 
 
 def load(
@@ -79,38 +119,33 @@ def load(
         DeviceError: The device cannot be opened, or refuses the program.
     """
     artifact = Artifact.open(path)
-    entry = _only_entry(artifact)
-    supplied = open_supplied(artifact.manifest, entry, None if weights is None else Path(weights))
+    entries = _entries(artifact)
+    supplied = open_supplied(artifact.manifest, entries, None if weights is None else Path(weights))
     opened = open_device(device) if isinstance(device, str) else device
     cache = ExecutableCache(default_folder() if cache_dir is None else Path(cache_dir))
     with Verification(artifact, opened, enabled=verify) as verification:
-        obtained = obtain(artifact, entry, opened, recompile=recompile, cache=cache, notify=notify)
-        placed = place_weights(artifact, obtained.program, opened, supplied, verification)
-    return Program(artifact, opened, obtained, placed)
+        obtained = [
+            obtain(artifact, entry, opened, recompile=recompile, cache=cache, notify=notify) for entry in entries
+        ]
+        placed = place_weights(artifact, [each.program for each in obtained], opened, supplied, verification)
+    buckets = [_Bucket(entry.sizes, each) for entry, each in zip(entries, obtained, strict=True)]
+    return Program(artifact, opened, buckets, placed)
 
 
-def _only_entry(artifact: Artifact) -> Entry:
-    """Returns the entry to run, if this version can run it.
+def _entries(artifact: Artifact) -> tuple[Entry, ...]:
+    """Returns the entries to run, if this version can run them: one, or one a bucket.
 
     Raises:
         ArtifactError: The artifact uses what this version does not implement.
     """
-    where = str(artifact.path)
-    hint = "Upgrade tpuc to run it."
-    entry = artifact.manifest.entry()
-    if len(artifact.manifest.entries) > 1:
-        raise ArtifactError("the artifact has several entries, and this tpuc runs one", where=where, hint=hint)
-    for argument in (argument for program in entry.programs for argument in program.arguments):
-        if argument.kind not in _KNOWN_ARGUMENTS:
-            raise ArtifactError(
-                f"the program takes the {argument.kind} {argument.name}, which this tpuc cannot give",
-                where=where,
-                hint=hint,
-            )
-    for spec in (*artifact.manifest.inputs, *artifact.manifest.outputs):
-        if not spec.is_static:
-            raise ArtifactError(f"{spec} has a named dimension, which this tpuc cannot run", where=where, hint=hint)
-    return entry
+    entries = artifact.manifest.entries_of()
+    if len(artifact.manifest.entries) > len(entries):
+        raise ArtifactError(
+            "the artifact has entries of several names, and this tpuc runs one",
+            where=str(artifact.path),
+            hint="Upgrade tpuc to run it.",
+        )
+    return entries
 
 
 class Program:
@@ -129,17 +164,15 @@ class Program:
         device: The device.
     """
 
-    def __init__(self, artifact: Artifact, device: Device, obtained: Obtained, placed: Placed) -> None:
+    def __init__(self, artifact: Artifact, device: Device, buckets: Sequence[_Bucket], placed: Placed) -> None:
         """Takes the parts that `load` made."""
         self.manifest: Manifest = artifact.manifest
         self.inputs: tuple[TensorSpec, ...] = artifact.manifest.inputs
         self.outputs: tuple[TensorSpec, ...] = artifact.manifest.outputs
         self.device = device
         self.state = State(artifact, device)
-        self.is_random = any(argument.kind == "seed" for argument in obtained.program.arguments)
-        self._program = obtained.program
-        self._executable = obtained.executable
-        self._origin = obtained.origin
+        self.is_random = any(argument.kind == "seed" for argument in buckets[0].program.arguments)
+        self._buckets = tuple(buckets)
         self._placed = placed
         self._lock = threading.Lock()
         self._closed = False
@@ -195,7 +228,10 @@ class Program:
 
     def stats(self) -> Stats:
         """Returns what the program did so far."""
-        return Stats(calls=self._calls, seconds=self._seconds, executable=self._origin)
+        origins = {bucket.origin for bucket in self._buckets}
+        origin = next(origin for origin in _ORIGINS if origin in origins)
+        buckets = tuple(bucket.stats() for bucket in self._buckets)
+        return Stats(calls=self._calls, seconds=self._seconds, executable=origin, buckets=buckets)
 
     def close(self) -> None:
         """Frees what the program holds on the device; it cannot be called any more."""
@@ -203,7 +239,8 @@ class Program:
             if self._closed:
                 return
             self._closed = True
-            self._executable.delete()
+            for bucket in self._buckets:
+                bucket.executable.delete()
             self.state.delete()
             self._placed.delete()
 
@@ -237,23 +274,29 @@ class Program:
         return arrays
 
     def _execute(self, arrays: Mapping[str, Array], seed: Array) -> list[Array]:
-        inputs = {name: self.device.put(array) for name, array in arrays.items()}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        sizes = true_sizes(self.inputs, shapes, self.manifest.sizes)
+        bucket = self._buckets[smallest([each.sizes for each in self._buckets], sizes)]
+        padded = {spec.name: fill_up(arrays[spec.name], spec.at(bucket.sizes).shape) for spec in self.inputs}
+        bucket.count(sum(each.size for each in arrays.values()), sum(each.size for each in padded.values()))
+        inputs = {name: self.device.put(array) for name, array in padded.items()}
         holders: Mapping[str, Callable[[str], Buffer]] = {
             "weight": self._placed.weights.__getitem__,
             "prepared": self._placed.prepared.__getitem__,
             "state": self.state.buffer,
             "input": inputs.__getitem__,
             "seed": lambda _name: self.device.put(seed),
+            "size": lambda name: self.device.put(np.array(sizes[name], np.int32)),
         }
-        arguments = [holders[argument.kind](argument.name) for argument in self._program.arguments]
-        results = self._executable.run(arguments)
+        arguments = [holders[argument.kind](argument.name) for argument in bucket.program.arguments]
+        results = bucket.executable.run(arguments)
         outputs: dict[str, Array] = {}
-        for result, buffer in zip(self._program.results, results, strict=True):
+        for result, buffer in zip(bucket.program.results, results, strict=True):
             if result.kind == "state":
                 self.state.replace(result.name, buffer)
             else:
                 outputs[result.name] = buffer.to_numpy()
-        return [outputs[spec.name] for spec in self.outputs]
+        return [cut(outputs[spec.name], spec.at(sizes).shape) for spec in self.outputs]
 
 
 def _seed_array(seed: int) -> Array:

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tpuc.runtime.dtypes import DTYPES
-from tpuc.runtime.errors import ArtifactError
+from tpuc.runtime.errors import ArtifactError, InputError
+from tpuc.runtime.sizes import SizeExpr, SizeRange
 from tpuc.runtime.spec import TensorSpec
 from tpuc.runtime.structure import InputStructure, Node, leaves, node_from_json, node_to_json
 
 Platform = Literal["cpu", "tpu"]
 #: What a program's argument is. A seed is i64 without dimensions, from which all random numbers are derived. A size is
-#: kept for named dimensions.
+#: i32 without dimensions: what a named size truly is in this call.
 ArgumentKind = Literal["weight", "prepared", "state", "input", "seed", "size"]
 ResultKind = Literal["state", "output"]
 WeightsMode = Literal["embed", "external", "none"]
@@ -151,12 +152,14 @@ class ProgramInfo:
         serves: The targets (`v5e`) and platforms (`tpu`) that it was made for; `any` stands for all others.
         arguments: What it takes, in order.
         results: What it returns, in order.
+        masks: How many masks keep padding from what it computes.
     """
 
     section: str
     serves: tuple[str, ...]
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
+    masks: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +194,7 @@ class Entry:
 
     Attributes:
         name: `main`.
-        sizes: The numbers that stand for the named dimensions; {} if there are none.
+        sizes: The greatest that each named size may be here; {} if there are none.
         programs: The programs; each target, each platform and `any` is served by one at most.
         executables: What was compiled from them.
     """
@@ -238,11 +241,12 @@ class Manifest:
         prepared: What programs take that is computed from weights alone.
         weights_file: With `weights_mode` external, the name of the file beside the artifact.
         state: What the program changes from call to call.
+        sizes: The named sizes in the dimensions of inputs and outputs, and what they may be.
         inputs: What a call takes, by number.
         outputs: What a call returns, by number.
         input_structure: How the inputs are nested.
         output_structure: How the outputs are nested.
-        entries: The programs.
+        entries: The programs; with named sizes several of one name, a bucket each.
         sections: Size and hash of every section.
     """
 
@@ -256,6 +260,7 @@ class Manifest:
     prepared: tuple[PreparedInfo, ...] = ()
     weights_file: str | None = None
     state: tuple[StateInfo, ...] = ()
+    sizes: tuple[SizeRange, ...] = ()
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     input_structure: InputStructure
@@ -263,16 +268,16 @@ class Manifest:
     entries: tuple[Entry, ...]
     sections: dict[str, SectionInfo] = dataclasses.field(default_factory=dict)
 
-    def entry(self, name: str = "main") -> Entry:
-        """Returns an entry by its name.
+    def entries_of(self, name: str = "main") -> tuple[Entry, ...]:
+        """Returns the entries of one name: one, or one for each bucket of sizes.
 
         Raises:
             ArtifactError: There is none.
         """
-        for entry in self.entries:
-            if entry.name == name:
-                return entry
-        raise ArtifactError(f"the artifact has no entry {name!r}")
+        found = tuple(entry for entry in self.entries if entry.name == name)
+        if not found:
+            raise ArtifactError(f"the artifact has no entry {name!r}")
+        return found
 
     def needed_weights(self, program: ProgramInfo) -> set[str]:
         """Names the weights that a program needs: those that it takes, and the sources of what must be prepared."""
@@ -394,8 +399,9 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
         yield f"the input structure does not hold each of the {len(inputs)} inputs once"
     if set(leaves(manifest.output_structure)) != set(range(len(outputs))):
         yield f"the output structure does not hold each of the {len(outputs)} outputs"
-    if len({entry.name for entry in manifest.entries}) != len(manifest.entries):
-        yield "two entries have the same name"
+    if len({(entry.name, *sorted(entry.sizes.items())) for entry in manifest.entries}) != len(manifest.entries):
+        yield "two entries have the same name and sizes"
+    yield from _bad_sizes(manifest)
     known = {kind: {spec.name for spec in specs} for kind, specs in named.items()}
     for prepared in manifest.prepared:
         for name in sorted(set(prepared.sources) - known["weight"]):
@@ -413,6 +419,33 @@ def _bad_specs(kind: str, specs: list[TensorSpec]) -> Iterator[str]:
             yield f"the {kind} {spec.name} has the unknown dtype {spec.dtype!r}"
         if any(isinstance(dim, int) and dim < 0 for dim in spec.dims):
             yield f"the {kind} {spec.name} has a negative dimension"
+
+
+def _bad_sizes(manifest: Manifest) -> Iterator[str]:
+    names = {each.name for each in manifest.sizes}
+    if len(names) != len(manifest.sizes):
+        yield "two sizes have the same name"
+    told: set[str] = set()
+    for spec in (*manifest.inputs, *manifest.outputs):
+        for dim in filter(lambda dim: isinstance(dim, str), spec.dims):
+            try:
+                expression = SizeExpr.of(dim)
+            except InputError:
+                yield f"{spec.name} has the dimension {dim!r}, which is no size"
+                continue
+            if not expression.names <= names:
+                yield f"{spec.name} has the dimension {dim}, of sizes that there are not"
+            if spec in manifest.inputs and expression.linear is None:
+                yield f"the dimension {dim} of the input {spec.name} does not tell a size"
+            told |= expression.names if spec in manifest.inputs else set()
+    if names - told:
+        yield f"no input tells the size {min(names - told)}"
+    for entry in manifest.entries:
+        if entry.sizes.keys() != names:
+            yield f"the entry {entry.name} has other sizes than the inputs"
+        taken = {part.name for program in entry.programs for part in program.arguments if part.kind == "size"}
+        if not taken <= names:
+            yield f"the entry {entry.name} takes the size {min(taken - names)!r}, which there is not"
 
 
 def _bad_entry(entry: Entry, known: dict[str, set[str]]) -> Iterator[str]:

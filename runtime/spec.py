@@ -1,13 +1,15 @@
-"""What a tensor looks like: its name, element type and dimensions, and their text form `x=bf16[batch,128]`."""
+"""What a tensor looks like: its name, element type and dimensions, and their text form `x=bf16[batch,2*seq-1]`."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tpuc.runtime.dtypes import DType, dtype
 from tpuc.runtime.errors import InputError
+from tpuc.runtime.sizes import SizeExpr
 
 _TEXT = re.compile(r"(?:(?P<name>[^=\s]+)=)?(?P<dtype>\w+)\[(?P<dims>[^\[\]]*)\]")
 
@@ -19,7 +21,8 @@ class TensorSpec:
     Attributes:
         name: The name, or "" where a tensor needs none.
         dtype: The element type's name: `bf16`.
-        dims: The dimensions, outermost first. A text is the name of a size that is not known until the program runs.
+        dims: The dimensions, outermost first. A text is an expression of sizes that are not known until the program
+            runs: `seq`, `(height-3)//2+1`.
     """
 
     name: str
@@ -28,7 +31,7 @@ class TensorSpec:
 
     @classmethod
     def parse(cls, text: str) -> TensorSpec:
-        """Reads the text form: `x=bf16[batch,128]`, `f32[1,3,224,224]`, `step=i32[]`.
+        """Reads the text form: `x=bf16[batch,2*seq]`, `f32[1,3,224,224]`, `step=i32[]`.
 
         Raises:
             InputError: The text has another form, or names an unknown dtype.
@@ -65,7 +68,7 @@ class TensorSpec:
         """The dimensions as numbers.
 
         Raises:
-            InputError: One of them is a name.
+            InputError: One of them is an expression.
         """
         sizes = tuple(dim for dim in self.dims if isinstance(dim, int))
         if len(sizes) != len(self.dims):
@@ -73,11 +76,30 @@ class TensorSpec:
         return sizes
 
     @property
+    def names(self) -> frozenset[str]:
+        """The sizes that the dimensions depend on."""
+        return frozenset[str]().union(*(SizeExpr.of(dim).names for dim in self.dims))
+
+    def at(self, sizes: Mapping[str, int]) -> TensorSpec:
+        """Returns the spec with numbers for its dimensions.
+
+        Raises:
+            KeyError: A size is missing.
+        """
+        return replace(self, dims=tuple(SizeExpr.of(dim).evaluate(sizes) for dim in self.dims))
+
+    def admits(self, shape: Sequence[int]) -> bool:
+        """Says whether a tensor of this shape can be meant: as many dimensions, and those that are numbers the same."""
+        return len(shape) == len(self.dims) and all(
+            isinstance(dim, str) or dim == size for dim, size in zip(self.dims, shape, strict=True)
+        )
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the tensor's values, dense.
 
         Raises:
-            InputError: A dimension is a name.
+            InputError: A dimension is an expression.
         """
         return math.prod(self.shape) * self.type.itemsize
 
@@ -86,6 +108,10 @@ def _parse_dim(part: str, text: str) -> int | str:
     part = part.strip()
     if part.isascii() and part.isdigit():
         return int(part)
-    if part.isidentifier():
-        return part
-    raise InputError(f"{part!r} in {text!r} is neither a size nor the name of one")
+    try:
+        expression = SizeExpr.of(part)
+    except InputError as error:
+        raise InputError(f"{part!r} in {text!r} is no size", hint=error.hint) from None
+    if expression.constant is not None:
+        raise InputError(f"{part!r} in {text!r} is a number that is not written as one")
+    return str(expression)

@@ -88,12 +88,12 @@ def _stored(artifact: Artifact) -> Iterator[tuple[str, Array]]:
 
 def place_weights(
     artifact: Artifact,
-    program: ProgramInfo,
+    programs: Sequence[ProgramInfo],
     device: Device,
     supplied: Mapping[str, TensorFile],
     verification: Verification,
 ) -> Placed:
-    """Puts what a program takes of weights on a device, and prepares what the artifact does not hold.
+    """Puts what programs take of weights on a device, and prepares what the artifact does not hold.
 
     Raises:
         ArtifactError: A weight is damaged.
@@ -101,7 +101,8 @@ def place_weights(
         DeviceError: A tensor cannot be prepared.
     """
     placing = _Placing(artifact, device, supplied, verification)
-    names = {kind: [part.name for part in program.arguments if part.kind == kind] for kind in ("weight", "prepared")}
+    taken = dict.fromkeys((part.kind, part.name) for program in programs for part in program.arguments)
+    names = {wanted: [name for kind, name in taken if kind == wanted] for wanted in ("weight", "prepared")}
     # Prepared first, so that weights that are only sources are gone before the others come.
     prepared = placing.prepare_all(names["prepared"], keep=set(names["weight"]))
     return Placed(weights={name: placing.weight(name) for name in names["weight"]}, prepared=prepared)
@@ -174,12 +175,12 @@ def _has_own_copy(device: Device, array: Array) -> bool:
     return not device.aliases_host or _is_copied_here(device, array)
 
 
-def open_supplied(manifest: Manifest, entry: Entry, path: Path | None) -> dict[str, TensorFile]:
+def open_supplied(manifest: Manifest, entries: Sequence[Entry], path: Path | None) -> dict[str, TensorFile]:
     """Opens the file, or the folder of files, that the caller supplies for weights that the artifact lacks.
 
     Args:
         manifest: The artifact's manifest.
-        entry: The entry to run, one of whose programs needs the weights.
+        entries: The entries to run, whose programs need the weights.
         path: A safetensors file, a folder whose safetensors files are taken together, or None.
 
     Returns:
@@ -189,7 +190,8 @@ def open_supplied(manifest: Manifest, entry: Entry, path: Path | None) -> dict[s
         InputError: Weights are missing, or have another type or other dimensions: all of them are named.
         ArtifactError: A file is not a safetensors file, or is damaged.
     """
-    needed = {name for program in entry.programs for name in manifest.needed_weights(program)}
+    programs = [program for entry in entries for program in entry.programs]
+    needed = {name for program in programs for name in manifest.needed_weights(program)}
     wanted = {weight.name: weight.spec for weight in manifest.weights if not weight.section and weight.name in needed}
     if path is None and wanted:
         raise InputError(

@@ -59,14 +59,14 @@ def test_what_depends_on_weights_alone_is_prepared(tmp_path: Path, weights: str)
 
 def test_programs_that_come_out_equal_are_stored_once(tmp_path: Path) -> None:
     compiled = tpuc.compile(nn.ReLU(), (torch.zeros(4),), targets=["cpu", "v5e", "v4"], output=tmp_path / "a.bin")
-    (program,) = compiled.manifest.entry().programs
+    (program,) = compiled.manifest.entries_of()[0].programs
     assert program.serves == ("cpu", "v5e", "v4", "any")
 
 
 def test_a_program_with_kernels_has_another_beside_it_for_other_devices(tmp_path: Path) -> None:
     x = torch.randn(1, 8, 2048, 128)
     compiled = tpuc.compile(Attention(), (x,), targets=["v5e"], output=tmp_path / "a.bin")
-    served = [program.serves for program in compiled.manifest.entry().programs]
+    served = [program.serves for program in compiled.manifest.entries_of()[0].programs]
     assert served == [("v5e",), ("cpu", "any")]
     told: list[str] = []
     with tpuc.runtime.load(tmp_path / "a.bin", notify=told.append, cache_dir=tmp_path) as program:

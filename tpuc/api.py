@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tpuc.checking import Check, check_model
+from tpuc.dims import Dims, SizeBuckets, choose_buckets, parse_buckets, parse_dims
 from tpuc.errors import RequestError
 from tpuc.loader import LoadedModel, load_model
 from tpuc.passes import default_pipeline
@@ -17,6 +18,7 @@ from tpuc.pipeline import Compiled, compile_model
 from tpuc.plugins import load_plugins
 from tpuc.progress import Progress
 from tpuc.request import CompileRequest, WeightsMode
+from tpuc.runtime.spec import TensorSpec
 from tpuc.shapes import InputSpec, bind, parse_shapes
 from tpuc.targets import Target
 
@@ -27,6 +29,8 @@ def compile(  # noqa: A001  The name that users expect.
     kwargs: Mapping[str, Any] | None = None,
     *,
     shapes: str | None = None,
+    dims: str | None = None,
+    buckets: str | None = None,
     targets: Sequence[str] = ("cpu",),
     output: str | Path | None = None,
     weights: WeightsMode = "embed",
@@ -44,6 +48,8 @@ def compile(  # noqa: A001  The name that users expect.
         args: With a module: example positional inputs.
         kwargs: With a module: example keyword inputs.
         shapes: The inputs' specs in place of examples: `input_ids=i64[1,128]`.
+        dims: What the named sizes in the shapes may be: `batch=1..8 seq=1..512`.
+        buckets: The sizes to make programs for: `batch=1,8 seq=128,512`; None means that tpuc chooses.
         targets: What to compile for: `cpu`, `v5e`, ...
         output: The artifact; None means the model's name with `.bin`, in the current folder.
         weights: `embed`: in the artifact; `external`: in a file beside it; `none`: given when it is loaded.
@@ -63,11 +69,12 @@ def compile(  # noqa: A001  The name that users expect.
         TpucError: The model cannot be compiled; `tpuc.errors` draws the ways.
     """
     progress = progress or Progress()
-    specs = parse_shapes(shapes) if shapes else ()
+    specs, sizes, chosen = _sizes(parse_shapes(shapes) if shapes else (), dims, buckets)
+    example = _static(specs, sizes)
     parsed = tuple(dict.fromkeys(map(Target.parse, targets)))
     loaded_plugins = load_plugins(plugins)
     with progress.stage("load"):
-        loaded = _load(model, args, dict(kwargs or {}), specs, training=training, with_weights=weights != "none")
+        loaded = _load(model, args, dict(kwargs or {}), example, training=training, with_weights=weights != "none")
     path = Path(output) if output else Path(f"{loaded.name}.bin")
     if not path.parent.is_dir():
         raise RequestError(f"there is no folder {path.parent} for the artifact")
@@ -75,6 +82,8 @@ def compile(  # noqa: A001  The name that users expect.
         source=loaded.source,
         source_sha256=_sha256(loaded.source),
         shapes=specs,
+        sizes=sizes.ranges if sizes else (),
+        buckets=chosen,
         targets=parsed,
         libtpus=tuple(map(Path, libtpus)),
         weights=weights,
@@ -83,6 +92,29 @@ def compile(  # noqa: A001  The name that users expect.
         plugins=loaded_plugins,
     )
     return compile_model(loaded, request, path, progress=progress, dump=Path(dump) if dump else None)
+
+
+def _sizes(
+    specs: tuple[InputSpec, ...], dims: str | None, buckets: str | None
+) -> tuple[tuple[InputSpec, ...], Dims | None, tuple[SizeBuckets, ...]]:
+    """Reads what the sizes may be, and returns the specs with expressions of them, the sizes and their buckets."""
+    if dims is None:
+        if buckets is not None:
+            raise RequestError("buckets are of named sizes, and none are given", hint="Give dims, or leave them out.")
+        return specs, None, ()
+    parsed = parse_dims(dims)
+    if not specs:
+        raise RequestError("dims name the sizes in shapes, and none are given", hint="Give shapes: 'x=f32[batch,8]'.")
+    chosen = choose_buckets(parsed.ranges) if buckets is None else parse_buckets(buckets, parsed)
+    return parsed.resolve(specs), parsed, chosen
+
+
+def _static(specs: tuple[InputSpec, ...], sizes: Dims | None) -> tuple[InputSpec, ...]:
+    """Returns the specs at an example of the sizes."""
+    if sizes is None:
+        return specs
+    example = sizes.example()
+    return tuple(spec.at(example) if isinstance(spec, TensorSpec) else spec for spec in specs)
 
 
 def check(

@@ -55,6 +55,8 @@ def main() -> None:
 @main.command("compile")
 @click.argument("model")
 @click.option("--shapes", metavar="SPEC", help="The inputs: 'input_ids=i64[1,128] scale=0.5'; dtype f32 if left out.")
+@click.option("--dims", metavar="SPEC", help="What named sizes in the shapes may be: 'batch=1..8 seq=1..512'.")
+@click.option("--buckets", metavar="SPEC", help="The sizes to compile for: 'seq=128,512'. [default: tpuc chooses]")
 @click.option(
     "--target", "targets", metavar="T", multiple=True, help="cpu, v5e, ...; as often as wanted. [default: cpu]"
 )
@@ -84,6 +86,8 @@ def compile_command(
     guard: Guard,
     model: str,
     shapes: str | None,
+    dims: str | None,
+    buckets: str | None,
     targets: tuple[str, ...],
     output: Path | None,
     weights: Any,
@@ -103,6 +107,8 @@ def compile_command(
         compiled = compile_model(
             model,
             shapes=shapes,
+            dims=dims,
+            buckets=buckets,
             targets=targets or ("cpu",),
             output=output,
             weights=weights,

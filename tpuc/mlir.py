@@ -145,6 +145,17 @@ def inline_calls(module: ir.Module) -> None:
             visit(name)
 
 
+def inline_composites(module: ir.Module) -> None:
+    """Replaces every composite by its decomposition; the functions that are decompositions go."""
+    with module.context:
+        while composites := find(module, "stablehlo.composite"):
+            for composite in composites:
+                inline(composite, functions(module)[symbol(composite, "decomposition")])
+        for name, function in functions(module).items():
+            if name != "main":
+                function.erase()
+
+
 def find(op: ir.OpView | ir.Module, name: str) -> list[ir.Operation]:
     """Returns the operations of this name inside another, in their order."""
     found: list[ir.Operation] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from tpuc.dims import Bucket, bucket_name
 from tpuc.dtypes import DTYPE_NAMES
 from tpuc.errors import RequestError
 from tpuc.frontend.capture import Argument as Captured
 from tpuc.frontend.capture import Capture
+from tpuc.frontend.capture import Result as CapturedResult
 from tpuc.loader import LoadedModel
 from tpuc.lowerings.call import TensorMeta
 from tpuc.program import OptimizedProgram, Preparation
@@ -35,6 +38,7 @@ from tpuc.runtime.manifest import (
     WeightInfo,
 )
 from tpuc.runtime.prepare import Preparer
+from tpuc.runtime.sizes import SizeExpr
 from tpuc.runtime.spec import TensorSpec
 from tpuc.runtime.structure import InputStructure, node_from_json
 from tpuc.targets import Target
@@ -51,40 +55,49 @@ _BITS = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8, torch.fl
 class Packing:
     """Gathers the sections of one artifact, and what the manifest says of them."""
 
-    def __init__(self, request: CompileRequest, captured: Capture, *, is_portable: bool) -> None:
+    def __init__(
+        self, request: CompileRequest, captured: Capture, dims: Mapping[str, Sequence[SizeExpr]], *, is_portable: bool
+    ) -> None:
         """Begins an artifact.
 
         Args:
             request: What was asked for.
             captured: The captured program: what the arguments and results are.
+            dims: The dimensions of inputs and outputs that are expressions, by `input:x` and `output:y`.
             is_portable: Whether a program for one platform computes the same on the others.
         """
         self._request = request
         self._captured = captured
+        self._dims = dims
         self._is_portable = is_portable
         self._sections: Sections = {}
         self._prepared: dict[tuple[bytes, tuple[str, ...]], PreparedInfo] = {}
 
     def pack(
-        self, model: LoadedModel, programs: Mapping[Target, OptimizedProgram], compiled: Sequence[CompiledTarget]
+        self,
+        model: LoadedModel,
+        programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]],
+        compiled: Sequence[CompiledTarget],
     ) -> tuple[Manifest, Sections]:
         """Describes a compile in a manifest, and gathers the sections that it names.
 
         Args:
             model: The model.
-            programs: The program of each target, and of the CPU where no other could run on it. Those that came out
-                equal are stored once.
+            programs: For each bucket the program of each target, and of the CPU where no other could run on
+                it. Those that came out equal are stored once.
             compiled: The executables.
 
         Raises:
             RequestError: A state has no first value, because the weights have none.
         """
         request, captured = self._request, self._captured
-        infos = self._programs(programs)
         state = tuple(self._state(argument) for argument in captured.arguments if argument.kind == "state")
-        executables = tuple(self._executable(part, infos[part.executable.target]) for part in compiled)
-        entry = Entry(name="main", programs=tuple(dict.fromkeys(infos.values())), executables=executables)
-        taken = {part.name for info in entry.programs for part in info.arguments if part.kind == "weight"}
+        entries = tuple(
+            self._entry(bucket, each, [part for part in compiled if part.bucket == bucket])
+            for bucket, each in programs.items()
+        )
+        infos = [info for entry in entries for info in entry.programs]
+        taken = {part.name for info in infos for part in info.arguments if part.kind == "weight"}
         taken |= {source for info in self._prepared.values() if info.section is None for source in info.sources}
         weights = tuple(
             self._weight(argument, is_taken=argument.name in taken)
@@ -100,17 +113,35 @@ class Packing:
             weights=weights,
             prepared=tuple(self._prepared.values()),
             state=state,
-            inputs=tuple(_spec(part.name, part.meta) for part in captured.arguments if part.kind == "input"),
-            outputs=tuple(_spec(part.name, part.meta) for part in captured.results if part.kind == "output"),
+            sizes=request.sizes,
+            inputs=tuple(self._named(part) for part in captured.arguments if part.kind == "input"),
+            outputs=tuple(self._named(part) for part in captured.results if part.kind == "output"),
             input_structure=InputStructure.from_json(
                 {**captured.input_structure, "names": list(captured.positional_names)}, "the inputs"
             ),
             output_structure=node_from_json(captured.output_structure, "the outputs"),
-            entries=(entry,),
+            entries=entries,
         )
         return manifest, self._sections
 
-    def _programs(self, programs: Mapping[Target, OptimizedProgram]) -> dict[Target, ProgramInfo]:
+    def _named(self, part: Captured | CapturedResult) -> TensorSpec:
+        """Describes an input or an output, with expressions where its dimensions vary."""
+        spec = _spec(part.name, part.meta)
+        dims = self._dims.get(f"{part.kind}:{part.name}")
+        return spec if dims is None else replace(spec, dims=tuple(map(_plain, dims)))
+
+    def _entry(
+        self, bucket: Bucket, programs: Mapping[Target, OptimizedProgram], compiled: Sequence[CompiledTarget]
+    ) -> Entry:
+        infos = self._programs(bucket, programs)
+        return Entry(
+            name="main",
+            sizes={each.name: each.maximum for each in bucket},
+            programs=tuple(dict.fromkeys(infos.values())),
+            executables=tuple(self._executable(part, infos[part.executable.target]) for part in compiled),
+        )
+
+    def _programs(self, bucket: Bucket, programs: Mapping[Target, OptimizedProgram]) -> dict[Target, ProgramInfo]:
         """Describes the program of each target."""
         targets: dict[bytes, list[Target]] = {}
         for target, program in programs.items():
@@ -125,11 +156,11 @@ class Packing:
                 names.append("any")
             elif not self._is_portable and served[0].platform == "tpu" and "tpu" not in _all_names(infos):
                 names.append("tpu")
-            infos |= dict.fromkeys(served, self._program(programs[served[0]], names))
+            infos |= dict.fromkeys(served, self._program(bucket, programs[served[0]], names))
         return infos
 
-    def _program(self, program: OptimizedProgram, serves: Sequence[str]) -> ProgramInfo:
-        section = f"program/main.{serves[0]}"
+    def _program(self, bucket: Bucket, program: OptimizedProgram, serves: Sequence[str]) -> ProgramInfo:
+        section = ".".join(filter(None, ("program/main", bucket_name(bucket), serves[0])))
         self._sections[section] = program.main
         prepared = {part.spec.name: self._preparation(part).name for part in program.preparations}
         return ProgramInfo(
@@ -140,6 +171,7 @@ class Packing:
                 for part in program.arguments
             ),
             results=tuple(Result(kind=part.kind, name=part.name) for part in self._captured.results),
+            masks=program.masks,
         )
 
     def _preparation(self, part: Preparation) -> PreparedInfo:
@@ -239,6 +271,10 @@ def to_numpy(tensor: torch.Tensor) -> Array:
     bits = _BITS.get(tensor.dtype)
     array = tensor.numpy() if bits is None else tensor.view(bits).numpy()
     return np.ascontiguousarray(array).reshape(tuple(tensor.shape)).view(dtype)
+
+
+def _plain(dim: SizeExpr) -> int | str:
+    return str(dim) if dim.constant is None else dim.constant
 
 
 def _spec(name: str, meta: TensorMeta) -> TensorSpec:

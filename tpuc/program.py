@@ -38,19 +38,22 @@ class OptimizedProgram:
         arguments: What `main` takes, in order.
         preparations: How each of its `prepared` arguments is computed.
         has_kernels: Whether it holds machine code for a TPU, and so runs nowhere else.
+        masks: How many masks keep padding from what it computes.
     """
 
     main: bytes
     arguments: tuple[Argument, ...]
     preparations: tuple[Preparation, ...]
     has_kernels: bool
+    masks: int = 0
 
 
-def take_apart(module: ir.Module) -> OptimizedProgram:
+def take_apart(module: ir.Module, *, masks: int = 0) -> OptimizedProgram:
     """Makes portable programs of a module's `@main` and of the functions that prepare tensors for it.
 
     Args:
         module: A module after the passes; the functions for preparing leave it.
+        masks: How many masks the passes put into it.
     """
     main = Main(module)
     arguments = tuple(_argument(each) for each in main.argument_names)
@@ -60,6 +63,7 @@ def take_apart(module: ir.Module) -> OptimizedProgram:
         arguments=arguments,
         preparations=preparations,
         has_kernels=any(map(_is_kernel, mlir.find(module, "stablehlo.custom_call"))),
+        masks=masks,
     )
 
 

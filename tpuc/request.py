@@ -10,7 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from tpuc.dims import Bucket, SizeBuckets, buckets_of
 from tpuc.plugins import Plugin
+from tpuc.runtime.sizes import SizeRange
 from tpuc.shapes import InputSpec
 from tpuc.targets import CPU, Target
 
@@ -28,6 +30,8 @@ class CompileRequest:
         source: The model as the user named it: `model.py:Net`, or a description of a module given from Python.
         source_sha256: Of the file; "" for a folder or a module given from Python.
         shapes: The inputs' specs; () means the file's own example inputs.
+        sizes: What the named sizes in the shapes may be.
+        buckets: For which of them programs are made.
         targets: What to compile for.
         libtpus: The libtpu builds to compile with for TPU targets; () means the installed one.
         weights: Where the weights go: into the artifact, into a file beside it, or nowhere.
@@ -39,12 +43,18 @@ class CompileRequest:
     source: str
     source_sha256: str = ""
     shapes: tuple[InputSpec, ...] = ()
+    sizes: tuple[SizeRange, ...] = ()
+    buckets: tuple[SizeBuckets, ...] = ()
     targets: tuple[Target, ...] = (CPU,)
     libtpus: tuple[Path, ...] = ()
     weights: WeightsMode = "embed"
     training: bool = False
     passes: str
     plugins: tuple[Plugin, ...] = ()
+
+    def programs(self) -> list[Bucket]:
+        """Returns what the sizes may be in each program; without named sizes there is one, without sizes."""
+        return buckets_of(self.sizes, self.buckets)
 
     def fingerprint(self) -> str:
         """Hashes the request with the versions of the stack: 64 hex digits.
@@ -59,6 +69,8 @@ class CompileRequest:
         """The options that matter to people, by their command line names; a flag's value is ""."""
         options = {
             "shapes": " ".join(map(str, self.shapes)),
+            "dims": " ".join(map(str, self.sizes)),
+            "buckets": " ".join(map(str, self.buckets)),
             "target": " ".join(map(str, self.targets)),
             "weights": self.weights,
             "passes": self.passes,

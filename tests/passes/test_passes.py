@@ -6,7 +6,9 @@ inputs and compared, and what the pass printed is checked against the case's CHE
 
 - `// EXACT` asks for the same bits, on NaN, infinities and zeros of both signs;
 - `// TOLERANCE: 1e-3` allows a larger relative difference than 1e-6;
-- a function `@reference` is what `@main` is compared with, where nothing can evaluate `@main` as it came.
+- a function `@reference` is what `@main` is compared with, where nothing can evaluate `@main` as it came;
+- `// SIZES: seq=3` gives a program that was padded its true sizes; `@reference` is the program at these sizes. What
+  is padding of an input is NaN, or else out of range.
 """
 
 from __future__ import annotations
@@ -33,11 +35,25 @@ from tpuc.passes.rewrite import nested_ops
 from tpuc.runtime.dtypes import Array
 from tpuc.targets import Target
 
-from .evaluation import evaluate, function, has_function, make_inputs
+from .evaluation import cut_and_spoil, evaluate, function, has_function, make_inputs
 
 FOLDER = Path(__file__).parent
 #: Modules of the package that are not passes.
-FRAME = {"__init__", "base", "main", "rewrite", "rotary", "static_values", "tensors", "trial", "weight_only"}
+FRAME = {
+    "__init__",
+    "axes",
+    "base",
+    "main",
+    "padding",
+    "padding_rules",
+    "rewrite",
+    "rotary",
+    "size_values",
+    "static_values",
+    "tensors",
+    "trial",
+    "weight_only",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +75,12 @@ class Case:
     @property
     def is_exact(self) -> bool:
         return "// EXACT" in self.text
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        match = re.search(r"// SIZES: (.+)", self.text)
+        pairs = [pair.split("=") for pair in match[1].split()] if match else []
+        return {name: int(size) for name, size in pairs}
 
     @property
     def tolerance(self) -> float:
@@ -94,8 +116,11 @@ def test_case(case: Case, tmp_path: Path, estimators: Mapping[str, LibtpuEstimat
     with mlir.make_context() as context:
         module = mlir.parse(case.text, context)
         inputs = make_inputs(module, case.number, special=case.is_exact)
-        before = evaluate(module, inputs, "reference" if has_function(module, "reference") else "main")
+        name = "reference" if has_function(module, "reference") else "main"
+        cut = cut_and_spoil(inputs, module) if case.sizes else inputs
+        before = evaluate(module, cut, name)
         given = dict(zip(Main(module).argument_names, inputs, strict=True))
+        inputs += [np.array(size, np.int32) for size in case.sizes.values()]
         locations = _locations(module)
         run_passes(
             module,
@@ -106,7 +131,7 @@ def test_case(case: Case, tmp_path: Path, estimators: Mapping[str, LibtpuEstimat
         )
         after = evaluate(module, inputs if "" in given else _arguments(module, given))
     for old, new in zip(before, after, strict=True):
-        _assert_same(old, new, case)
+        _assert_same(old, new[tuple(map(slice, old.shape))] if case.sizes else new, case)
     assert _locations(module) <= locations, "an operation has lost its source location"
     _assert_checks(case, mlir.to_text(module), tmp_path)
 

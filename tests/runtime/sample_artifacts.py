@@ -175,7 +175,7 @@ def with_executable(
     (entry,) = manifest.entries
     program = sections["program/main"]
     assert isinstance(program, bytes)
-    executable = device.compile(program, result_specs(manifest, entry.programs[0]))
+    executable = device.compile(program, result_specs(manifest, entry, entry.programs[0]))
     info = ExecutableInfo(
         section=f"executable/{device.target}",
         program="program/main",

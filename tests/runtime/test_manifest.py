@@ -185,12 +185,6 @@ def test_two_entries_need_two_names() -> None:
         decode_manifest(data)
 
 
-def test_a_kind_that_is_kept_for_later_is_read() -> None:
-    data = as_json(complete())
-    data["entries"][0]["programs"][0]["arguments"].append({"kind": "size", "name": "later"})
-    assert decode_manifest(data).entries[0].programs[0].arguments[-1].kind == "size"
-
-
 def test_two_programs_serve_different_targets() -> None:
     data = as_json(complete())
     programs = data["entries"][0]["programs"]
@@ -201,4 +195,4 @@ def test_two_programs_serve_different_targets() -> None:
 
 def test_a_missing_entry_is_named() -> None:
     with pytest.raises(ArtifactError, match="no entry 'prepare'"):
-        complete().entry("prepare")
+        complete().entries_of("prepare")

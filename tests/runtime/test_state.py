@@ -169,7 +169,7 @@ def test_what_a_failed_call_took_is_lost_until_it_is_reset(counter: Program, mon
         raise DeviceError("the program failed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(counter._executable, "run", run_and_fail)
+        patch.setattr(counter._buckets[0].executable, "run", run_and_fail)
         with pytest.raises(DeviceError, match="the program failed"):
             counter(INPUT, 1)
     for use in (lambda: counter(INPUT, 1), lambda: counter.state["count"]):

@@ -117,8 +117,20 @@ class Capture:
     notes: tuple[str, ...]
 
 
-def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ExportedProgram:
+def export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    dynamic_shapes: Mapping[str, Any] | None = None,
+) -> ExportedProgram:
     """Runs torch.export on a module.
+
+    Args:
+        module: The module.
+        args: Example positional inputs.
+        kwargs: Example keyword inputs.
+        dynamic_shapes: For each input the dimensions that are symbols, as torch.export takes them.
 
     Raises:
         ExportError: The inputs do not fit forward's signature, forward fails on them, or it depends on data in a way
@@ -128,7 +140,15 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
     args, kwargs = _separate(args, dict(kwargs))
     try:
         with torch.no_grad():
-            return torch.export.export(module, args, kwargs, strict=False)
+            return torch.export.export(
+                module,
+                args,
+                kwargs,
+                dynamic_shapes=None if dynamic_shapes is None else dict(dynamic_shapes),
+                strict=False,
+                # What a size must fulfil stays in the graph, and is checked over the whole range.
+                prefer_deferred_runtime_asserts_over_guards=dynamic_shapes is not None,
+            )
     except Exception as error:  # Whatever the user's forward raises.
         raise _export_error(error, f"Given: {_given(module, args, kwargs)}") from error
 
@@ -166,7 +186,7 @@ def capture(program: ExportedProgram) -> Capture:
     _flatten_results(graph)
     for each in graphs_in(graph):
         rewrite_as_strided(each)
-    names = _input_names(program)
+    names = input_names(program)
     written = {
         spec.target
         for spec in program.graph_signature.output_specs
@@ -341,8 +361,8 @@ def _aliases(program: ExportedProgram) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _input_names(program: ExportedProgram) -> list[str]:
-    """Names the leaves of the inputs: by forward's parameter, then the path below it: `batch.mask[0]`."""
+def input_names(program: ExportedProgram) -> list[str]:
+    """Returns the names of the inputs' leaves: forward's parameter, then the path below it: `batch.mask[0]`."""
     spec = program.call_spec.in_spec
     assert spec is not None
     positional = _forward_names(program)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from tpuc.lowerings.call import OpCall
 from tpuc.lowerings.evaluate import call_of
 from tpuc.lowerings.native import is_native
 from tpuc.lowerings.platforms import PLATFORMS, Platform
+from tpuc.runtime.sizes import SizeExpr, SizeRange
 from tpuc.worker import Worker
 
 #: The module that runs torch-mlir's passes.
@@ -37,6 +38,7 @@ class Lowered:
         text: The StableHLO that torch-mlir made; it calls the bodies.
         bodies: The body of each function that is called.
         unsupported: For each platform, the operators that have no body there.
+        captured: The graph.
         arguments: What each argument of `@main` is: `weight:fc.bias`, `input:x`.
         results: What each result is, likewise: `state:cache`, `output:logits`.
     """
@@ -44,6 +46,7 @@ class Lowered:
     text: str
     bodies: dict[str, Body]
     unsupported: dict[Platform, tuple[UnsupportedOp, ...]]
+    captured: Capture
     arguments: tuple[str, ...]
     results: tuple[str, ...]
 
@@ -52,8 +55,18 @@ class Lowered:
         """Whether all platforms share one program."""
         return all(body.is_portable for body in self.bodies.values())
 
-    def module(self, platform: Platform, context: ir.Context) -> ir.Module:
+    @property
+    def dims(self) -> Mapping[str, tuple[SizeExpr, ...]]:
+        """The dimensions of inputs and outputs that are expressions: none."""
+        return {}
+
+    def module(self, platform: Platform, context: ir.Context, ranges: Sequence[SizeRange] = ()) -> ir.Module:
         """Links the program for a platform.
+
+        Args:
+            platform: The platform.
+            context: What the module is made in.
+            ranges: What the sizes may be: a static program has none.
 
         Returns:
             A module with one function, `@main`, whose arguments carry `tpuc.argument = "<kind>:<name>"` and whose
@@ -107,7 +120,14 @@ def lower(capture: Capture, worker: Worker, platforms: Collection[Platform] = ()
                 capture.graph, lambda call: is_native(call) and call.signature() not in refused, fresh, platforms
             )
     results = tuple(f"{result.kind}:{result.name}" for result in capture.results)
-    return Lowered(text=text, bodies=bodies, unsupported=unsupported, arguments=arguments, results=results)
+    return Lowered(
+        text=text,
+        bodies=bodies,
+        unsupported=unsupported,
+        captured=capture,
+        arguments=arguments,
+        results=results,
+    )
 
 
 def _lower(

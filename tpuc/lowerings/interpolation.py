@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tpuc.lowerings.any_size import sizes_vary, tables
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -34,10 +35,10 @@ _SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_
 
 @dataclass(frozen=True, kw_only=True)
 class _Taps:
-    """What makes each output of a dimension: [outputs, taps] indices and weights."""
+    """What makes each output of a dimension: [outputs, taps] indices and weights, arrays of `tables()`."""
 
-    index: np.ndarray
-    weights: np.ndarray
+    index: Any
+    weights: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,52 +82,59 @@ def _resample(x: Array, axis: int, taps: _Taps) -> Array:
         return jnp.take(x, taps.index[:, 0], axis=axis)
     x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     weights = taps.weights.astype(x.dtype)
-    if count == 2 and x.shape[axis] > _MATRIX_UP_TO:
-        weights = weights.reshape(-1, 2, *(1,) * (x.ndim - 1 - axis))
-        first, second = (jnp.take(x, taps.index[:, tap], axis=axis) * weights[:, tap] for tap in range(2))
-        return first + second
+    if sizes_vary() or (count == 2 and x.shape[axis] > _MATRIX_UP_TO):
+        weights = weights.reshape(-1, count, *(1,) * (x.ndim - 1 - axis))
+        first, *others = (jnp.take(x, taps.index[:, tap], axis=axis) * weights[:, tap] for tap in range(count))
+        return sum(others, first)
     matrix = np.zeros((len(weights), x.shape[axis]), weights.dtype)
     np.add.at(matrix, (np.arange(len(weights))[:, None], taps.index), weights)
     y = jnp.tensordot(x, matrix, axes=((axis,), (1,)), precision=lax.Precision.HIGHEST)
     return jnp.moveaxis(y, -1, axis)
 
 
-def _step(axis: _Axis) -> np.floating[Any]:
+def _step(axis: _Axis) -> Any:
     """The distance between outputs, in elements of the input. Source: `area_pixel_compute_scale`, UpSample.h."""
+    if sizes_vary() and (axis.aligned or not axis.scale):
+        size, outputs = (jnp.asarray(number - axis.aligned, axis.dtype) for number in (axis.size, axis.outputs))
+        return jnp.where(outputs > 0, size / outputs, 0)
     if axis.aligned:
         return axis.dtype((axis.size - 1) / (axis.outputs - 1) if axis.outputs > 1 else 0)
     return axis.dtype(1 / axis.scale if axis.scale else axis.size / axis.outputs)
 
 
-def _positions(axis: _Axis) -> np.ndarray:
+def _positions(axis: _Axis) -> Any:
     """Where outputs lie among the input's elements. Source: `area_pixel_compute_source_index`, UpSample.h."""
-    number = np.arange(axis.outputs, dtype=axis.dtype)
+    xp = tables()
+    number = xp.arange(axis.outputs, dtype=axis.dtype)
     half = axis.dtype(0.5)
     return _step(axis) * number if axis.aligned else _step(axis) * (number + half) - half
 
 
 def _nearest(axis: _Axis, *, centered: bool) -> _Taps:
     """The element below each output; below its center if `centered`, which PyTorch calls exact."""
-    number = np.arange(axis.outputs, dtype=np.float32)  # In f32 for every dtype, as PyTorch does.
+    xp = tables()
+    number = xp.arange(axis.outputs, dtype=np.float32)  # In f32 for every dtype, as PyTorch does.
     position = np.float32(_step(axis)) * (number + np.float32(0.5 if centered else 0))
-    index = np.minimum(np.floor(position).astype(np.int64), axis.size - 1)
-    return _Taps(index=index[:, None], weights=np.ones((axis.outputs, 1)))
+    index = xp.minimum(xp.floor(position).astype(np.int64), axis.size - 1)
+    return _Taps(index=index[:, None], weights=xp.ones((axis.outputs, 1)))
 
 
 def _linear(axis: _Axis) -> _Taps:
-    position = np.maximum(_positions(axis), 0)
-    low = np.minimum(np.floor(position).astype(np.int64), axis.size - 1)
-    share = np.clip(position - low, 0, 1)
-    high = np.minimum(low + 1, axis.size - 1)
-    return _Taps(index=np.stack([low, high], -1), weights=np.stack([1 - share, share], -1))
+    xp = tables()
+    position = xp.maximum(_positions(axis), 0)
+    low = xp.minimum(xp.floor(position).astype(np.int64), axis.size - 1)
+    share = xp.clip(position - low, 0, 1)
+    high = xp.minimum(low + 1, axis.size - 1)
+    return _Taps(index=xp.stack([low, high], -1), weights=xp.stack([1 - share, share], -1))
 
 
 def _cubic(axis: _Axis) -> _Taps:
+    xp = tables()
     position = _positions(axis)
-    low = np.floor(position).astype(np.int64)
-    offsets = np.arange(-1, 3)
-    distance = np.abs((position - low)[:, None] - offsets)
-    return _Taps(index=np.clip(low[:, None] + offsets, 0, axis.size - 1), weights=cubic_kernel(distance, _CUBIC))
+    low = xp.floor(position).astype(np.int64)
+    offsets = xp.arange(-1, 3)
+    distance = xp.abs((position - low)[:, None] - offsets)
+    return _Taps(index=xp.clip(low[:, None] + offsets, 0, axis.size - 1), weights=cubic_kernel(distance, _CUBIC))
 
 
 def cubic_kernel(distance: Any, a: float) -> Any:

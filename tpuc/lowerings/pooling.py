@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tpuc.lowerings.any_size import sizes_vary, tables
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -183,7 +185,10 @@ def avg_pool(
     y = x.astype(jnp.promote_types(x.dtype, jnp.float32)) if jnp.issubdtype(x.dtype, jnp.floating) else x
     total = windows.reduce(y, np.zeros((), y.dtype), lax.add)
     edge = _spread(padding, rank) if count_include_pad else [0] * rank
-    divisor = divisor_override or _window_sizes(x.shape[-rank:], windows, edge)
+    if not ceil_mode and edge == _spread(padding, rank):
+        divisor = divisor_override or math.prod(windows.kernel)  # Every window is full.
+    else:
+        divisor = divisor_override or _window_sizes(x.shape[-rank:], windows, edge)
     if jnp.issubdtype(y.dtype, jnp.floating):
         return total / divisor
     return lax.div(total, jnp.broadcast_to(jnp.asarray(divisor, y.dtype), total.shape))  # Rounds to zero, as C does.
@@ -194,12 +199,15 @@ def _window_sizes(sizes: Sequence[int], windows: _Windows, edge: Sequence[int]) 
 
     An edge of padding may count as elements, but never the room that ceil mode adds behind it.
     """
-    counts: Any = np.ones(())
+    xp = tables()
+    counts: Any = xp.ones(())
     last = zip(*(values[-len(sizes) :] for values in (windows.kernel, windows.stride, windows.padding)), strict=True)
     for size, side, (window, step, (low, high)) in zip(sizes, edge, last, strict=True):
-        starts = np.arange(-low, size + high - window + 1, step)
-        lengths = np.minimum(starts + window, size + side) - np.maximum(starts, -side)
+        starts = xp.arange(len(range(-low, size + high - window + 1, step))) * step - low
+        lengths = xp.minimum(starts + window, size + side) - xp.maximum(starts, -side)
         counts = counts[..., None] * lengths
+    if sizes_vary():
+        return counts
     return counts.flat[0] if counts.size and (counts == counts.flat[0]).all() else counts
 
 
@@ -220,19 +228,25 @@ def adaptive_avg_pool(x: Array, output_size: Sequence[int]) -> Array:
     return y
 
 
-def adaptive_windows(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the windows that divide a dimension start, and where they end; neighbours may overlap."""
-    number = np.arange(count)
+def adaptive_windows(size: int, count: int, arrays: Any = np) -> tuple[Any, Any]:
+    """Where the windows that divide a dimension start, and where they end; neighbours may overlap.
+
+    Args:
+        size: The dimension.
+        count: How many windows.
+        arrays: The module that computes it; see `tables`.
+    """
+    number = arrays.arange(count)
     return number * size // max(count, 1), -(-(number + 1) * size // max(count, 1))
 
 
 def _adaptive_mean(y: Array, axis: int, count: int) -> Array:
     size = y.shape[axis]
-    if count and size % count == 0:
+    if count == 1 or (count and size % count == 0 and not sizes_vary()):
         split = (*y.shape[:axis], count, size // count, *y.shape[axis + 1 :])
         return y.reshape(split).mean(axis + 1)
-    starts, ends = adaptive_windows(size, count)
-    position = np.arange(size)
+    starts, ends = adaptive_windows(size, count, tables())
+    position = tables().arange(size)
     inside = (position >= starts[:, None]) & (position < ends[:, None])
     weights = (inside / (ends - starts)[:, None]).astype(y.dtype)
     product = jnp.tensordot(y, jnp.asarray(weights), axes=((axis,), (1,)), precision=lax.Precision.HIGHEST)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tpuc.report.summary import bytes_text, executables_table
 from tpuc.runtime.manifest import Manifest
+from tpuc.runtime.sizes import SizeRange
 from tpuc.runtime.spec import TensorSpec
 
 
@@ -33,19 +34,22 @@ def inspection(manifest: Manifest) -> RenderableType:
 
 def _signature(manifest: Manifest) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
-    for kind, specs in (
+    kinds: tuple[tuple[str, Iterable[TensorSpec | SizeRange]], ...] = (
         ("input", manifest.inputs),
         ("state", [state.spec for state in manifest.state]),
         ("output", manifest.outputs),
-    ):
+        ("size", manifest.sizes),
+    )
+    for kind, specs in kinds:
         for row in _rows(kind, specs):
             table.add_row(*row)
-    programs = manifest.entry().programs
+    programs = [program for entry in manifest.entries_of() for program in entry.programs]
     if any(argument.kind == "seed" for program in programs for argument in program.arguments):
         table.add_row("random", "draws random numbers from a seed; equal seeds give equal results")
     return table
 
 
-def _rows(kind: str, specs: Iterable[TensorSpec]) -> Iterable[tuple[str, str]]:
+def _rows(kind: str, specs: Iterable[TensorSpec | SizeRange]) -> Iterable[tuple[str, Text]]:
     for spec in specs:
-        yield kind, str(spec)
+        # Not a string, in which [batch] would be taken for markup.
+        yield kind, Text(str(spec))

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tpuc.runtime.manifest import ExecutableInfo, Manifest
+from tpuc.runtime.manifest import Entry, ExecutableInfo, Manifest
 from tpuc.targets import Target
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -26,17 +26,22 @@ def bytes_text(count: int) -> str:
 def executables_table(manifest: Manifest) -> Table:
     """One row for each executable: its size, its HBM by kind and against the chip's, and its cycles.
 
-    The last column, the compiler's build, stands only where one target has several executables.
+    The sizes that it has room for, and its masks, stand only where sizes are named; the last column, the compiler's
+    build, only where one target has several executables.
     """
     table = Table(box=None, pad_edge=False)
+    if manifest.sizes:
+        table.add_column("up to")
     table.add_column("target")
     for name in ("executable", "arguments", "temporaries", "outputs", "of HBM", "cycles", "time"):
         table.add_column(name, justify="right")
+    if manifest.sizes:
+        table.add_column("masks", justify="right")
     if _has_several_builds(manifest):
         table.add_column("compiler")
     for entry in manifest.entries:
         for executable in entry.executables:
-            table.add_row(*_row(executable, manifest))
+            table.add_row(*_row(entry, executable, manifest))
     return table
 
 
@@ -45,7 +50,7 @@ def _has_several_builds(manifest: Manifest) -> bool:
     return len(targets) > len(set(targets))
 
 
-def _row(executable: ExecutableInfo, manifest: Manifest) -> Iterable[str]:
+def _row(entry: Entry, executable: ExecutableInfo, manifest: Manifest) -> Iterable[str]:
     memory = executable.memory
     size = manifest.sections[executable.section].size
     # Donated state is an argument and an output at once.
@@ -53,6 +58,8 @@ def _row(executable: ExecutableInfo, manifest: Manifest) -> Iterable[str]:
     total = memory["argument"] + memory["temp"] + output + memory["code"]
     chip = Target.parse(executable.target).chip
     cycles = executable.estimated_cycles
+    if manifest.sizes:
+        yield " ".join(f"{name}={size}" for name, size in entry.sizes.items())
     yield executable.target
     yield bytes_text(size)
     yield bytes_text(memory["argument"])
@@ -61,6 +68,8 @@ def _row(executable: ExecutableInfo, manifest: Manifest) -> Iterable[str]:
     yield f"{total / chip.hbm_bytes:.1%}" if chip else "-"
     yield f"{cycles:,}" if cycles else "-"
     yield f"{cycles / chip.clock_hz * 1e3:.3g} ms" if cycles and chip and chip.clock_hz else "-"
+    if manifest.sizes:
+        yield str(entry.program(executable.program).masks)
     if _has_several_builds(manifest):
         yield compiler_text(executable.compiler)
 

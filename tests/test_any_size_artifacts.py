@@ -1,0 +1,131 @@
+"""Modules with named sizes: what is refused and how it is said, and whole artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from any_size import compile_any_size
+
+import tpuc
+from tpuc.errors import ExportError, InputError, PassError, RequestError
+from tpuc.packaging import to_numpy
+
+
+class Net(torch.nn.Module):
+    """Attention over a sequence of any length, with a table of positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+        self.positions = torch.nn.Parameter(torch.randn(64, 8))
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        hidden = self.linear(x) + self.positions[: x.shape[1]]
+        seen = torch.nn.functional.scaled_dot_product_attention(hidden, hidden, hidden, is_causal=True)
+        return {"mean": seen.mean(1), "rest": seen[:, 1:], "flat": seen.flatten(0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("function", "sizes", "message"),
+    [
+        (lambda x: x * 2 if x.shape[0] > 2 else x, "s=1..9", r"forward cannot take all of s=1\.\.9: s=3\.\.9"),
+        (lambda x: torch.linspace(0, 1, x.shape[0]) + x, "s=1..9", "s can only be"),
+    ],
+)
+def test_sizes_that_a_model_cannot_take(function: Callable[..., Any], sizes: str, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        compile_any_size(function, ["f32[s]"], [sizes])
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.roll(3, 0), "not at all sizes allowed"),
+    ],
+)
+def test_operations_without_an_exact_rule_name_the_line(function: Callable[..., Any], message: str) -> None:
+    with pytest.raises(PassError, match=rf"(?s){message}.* at .*\.py:\d+"):
+        compile_any_size(function, ["f32[s,3]"], ["s=1..9"])
+
+
+def test_a_form_that_depends_on_the_size_names_the_line() -> None:
+    with pytest.raises(ExportError, match=r"(?s)cannot be brought to one form.* at .*any_size\.py:\d+"):
+        compile_any_size(lambda x: torch.nn.functional.adaptive_max_pool1d(x[None], 3), ["f32[2,s]"], ["s=3..9"])
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> tuple[torch.nn.Module, Path]:
+    torch.manual_seed(0)
+    module = Net().eval()
+    path = tmp_path_factory.mktemp("artifact") / "net.bin"
+    tpuc.compile(
+        module, shapes="x=f32[batch,seq,8]", dims="batch=1..3 seq=2*k k=1..8", buckets="batch=1,3 seq=4,16", output=path
+    )
+    return module, path
+
+
+def test_an_artifact_serves_every_size(artifact: tuple[torch.nn.Module, Path]) -> None:
+    module, path = artifact
+    with tpuc.runtime.load(path, recompile=False) as program:
+        for batch in range(1, 4):
+            for seq in range(2, 17, 2):
+                x = torch.randn(batch, seq, 8)
+                with torch.no_grad():
+                    expected = module(x)
+                outputs = program(to_numpy(x))
+                for name, want in expected.items():
+                    np.testing.assert_allclose(outputs[name], want, rtol=1e-5, atol=1e-5)
+        stats = program.stats()
+    assert [dict(bucket.sizes) for bucket in stats.buckets] == [
+        {"batch": 1, "k": 2},
+        {"batch": 1, "k": 8},
+        {"batch": 3, "k": 2},
+        {"batch": 3, "k": 8},
+    ]
+    assert [bucket.calls for bucket in stats.buckets] == [2, 6, 4, 12]
+    assert stats.executable == "artifact"
+
+
+def test_the_manifest_names_sizes_and_counts_masks(artifact: tuple[torch.nn.Module, Path]) -> None:
+    manifest = tpuc.runtime.Artifact.open(artifact[1]).manifest
+    assert list(map(str, manifest.inputs)) == ["x=f32[batch,2*k,8]"]
+    assert list(map(str, manifest.outputs)) == [
+        "mean=f32[batch,8]",
+        "rest=f32[batch,2*k-1,8]",
+        "flat=f32[2*batch*k,8]",
+    ]
+    assert all(program.masks > 0 for entry in manifest.entries for program in entry.programs)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((1, 18, 8), r"k is 9 by x \(dimension 1 is 18\), and must be at most 8"),
+        ((1, 0, 8), "must be at least 1"),
+        ((1, 5, 8), r"x: dimension 1 is 5, which 2\*k is for no k"),
+    ],
+)
+def test_sizes_that_the_artifact_cannot_take(
+    artifact: tuple[torch.nn.Module, Path], shape: tuple[int, ...], message: str
+) -> None:
+    with tpuc.runtime.load(artifact[1], recompile=False) as program, pytest.raises(InputError, match=message):
+        program(np.zeros(shape, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"buckets": "s=4"}, "buckets are of named sizes"),
+        ({"dims": "s=1..4"}, "dims name the sizes in shapes"),
+        ({"dims": "s=1..4", "shapes": "x=f32[2,t,8]"}, "it is not said what t may be"),
+        ({"shapes": "x=f32[2,t,8]"}, "a dimension is a name"),
+    ],
+)
+def test_requests_that_make_no_sense(options: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=message):
+        tpuc.compile(Net(), output=tmp_path / "net.bin", **options)  # type: ignore[arg-type]

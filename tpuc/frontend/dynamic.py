@@ -1,0 +1,336 @@
+"""Exports a module with named sizes, and lowers it to a program that knows how it depends on them.
+
+export with symbols --specialize--> a few static programs --lower--> StableHLO --generalize--> one dynamic program
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy
+import torch
+from jaxlib.mlir import ir
+from torch.export import Dim, ExportedProgram
+
+from tpuc import mlir
+from tpuc.errors import ExportError, InputError, RequestError
+from tpuc.frontend import stablehlo
+from tpuc.frontend.capture import Capture, capture, export, input_names
+from tpuc.frontend.generalize import DynamicProgram, Inference, MisalignedError, generalize
+from tpuc.frontend.specialize import specialize
+from tpuc.lowerings.any_size import any_size
+from tpuc.lowerings.platforms import Platform
+from tpuc.passes import run_passes
+from tpuc.passes.convert_arith import ConvertArith
+from tpuc.runtime.sizes import SizeExpr, SizeRange
+from tpuc.runtime.spec import TensorSpec
+from tpuc.targets import CPU
+from tpuc.worker import Worker
+
+#: Sizes that few tensors of a model have: what equals a size by chance would be taken for it.
+_UNUSUAL = (11, 14, 17, 19, 22, 23, 26, 29, 31, 34, 37, 38, 41, 43, 46, 47, 53, 58, 59, 61, 62, 67)
+#: Samples beyond one for each size: what is found from the first must hold at these too.
+_SPARE_SAMPLES = 5
+#: How many sizes of a range are considered as samples.
+_TRIED = 128
+#: How many sizes at each end of a range are tried.
+_NEAR = 4
+_SUGGESTION = re.compile(
+    r"^\s*(?P<name>\w+) = (?:Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)|(?P<fixed>\d+)|(?P<other>.+))$",
+    re.MULTILINE,
+)
+_PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicModel:
+    """A module that was exported with named sizes.
+
+    Attributes:
+        program: The exported program, with symbols.
+        dims: The dimensions of each input tensor, by its name.
+        ranges: What the sizes may be.
+    """
+
+    program: ExportedProgram
+    dims: Mapping[str, tuple[SizeExpr, ...]]
+    ranges: tuple[SizeRange, ...]
+
+    def at(self, sizes: Mapping[str, int]) -> Capture:
+        """Captures the program at some sizes."""
+        shapes = [
+            tuple(dim.evaluate(sizes) for dim in self.dims[name]) if name in self.dims else None
+            for name in input_names(self.program)
+        ]
+        return capture(specialize(self.program, shapes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicLowered:
+    """A program of any size, before the passes.
+
+    Attributes:
+        programs: The program for each platform; where it is portable, for one that stands for all.
+        is_portable: Whether all platforms share one program.
+        captured: The module at one of the sizes.
+        dims: The dimensions of inputs and outputs that vary, by `input:x` and `output:y`.
+    """
+
+    programs: Mapping[Platform, DynamicProgram]
+    is_portable: bool
+    captured: Capture
+    dims: Mapping[str, tuple[SizeExpr, ...]]
+
+    def module(self, platform: Platform, context: ir.Context, ranges: Sequence[SizeRange]) -> ir.Module:
+        """Returns the program at the upper bound of ranges, annotated for `pad-dynamic`."""
+        program = next(iter(self.programs.values())) if self.is_portable else self.programs[platform]
+        return mlir.parse(mlir.to_bytecode(program.at(ranges)), context)
+
+
+def export_dynamic(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    specs: Sequence[TensorSpec],
+    ranges: Sequence[SizeRange],
+) -> DynamicModel:
+    """Exports a module with named sizes.
+
+    Args:
+        module: The module.
+        args: Example positional inputs, whose shapes are those of the specs at some sizes.
+        kwargs: Example keyword inputs, likewise.
+        specs: The inputs that have named dimensions; one without a name is forward's first.
+        ranges: What the sizes may be.
+
+    Raises:
+        RequestError: The module cannot take all of these sizes; the message says which it can.
+        ExportError: The module cannot be exported at all.
+    """
+    parameters = list(inspect.signature(module.forward).parameters)
+    named = {spec.name or parameters[0]: spec for spec in specs}
+    symbols = {each.name: Dim(each.name, min=each.minimum, max=each.maximum) for each in ranges}
+    dims = {name: tuple(map(SizeExpr.of, spec.dims)) for name, spec in named.items()}
+    given = [*parameters[: len(args)], *kwargs]
+    shapes = {name: _dynamic_shape(dims[name], symbols) if name in dims else None for name in given}
+    try:
+        program = export(module, args, kwargs, dynamic_shapes=shapes)
+    except ExportError as error:
+        raise _explained(error, ranges) from error
+    model = DynamicModel(program=program, dims=dims, ranges=tuple(ranges))
+    _check_assertions(model)
+    return model
+
+
+def lower_dynamic(model: DynamicModel, worker: Worker, platforms: Collection[Platform]) -> DynamicLowered:
+    """Lowers a module at a few sizes, and finds out how the program depends on them.
+
+    Args:
+        model: The module, exported with named sizes.
+        worker: A running `stablehlo.WORKER`.
+        platforms: The platforms to lower for.
+
+    Raises:
+        ExportError: The program is another at other sizes; the user's line is named.
+        UnsupportedOpError: Operators that cannot be lowered.
+    """
+    failure: MisalignedError | RuntimeError | None = None
+    for samples in sample_sizes(model):
+        try:
+            return _lower_samples(model, samples, worker, platforms)
+        except (MisalignedError, RuntimeError) as error:
+            # A size may equal another number of the model by chance, or be too large for a table of it.
+            failure = error
+    assert failure is not None
+    place = _PLACE.search(failure.where) if isinstance(failure, MisalignedError) else None
+    raise ExportError(
+        f"the program cannot be brought to one form for all sizes: {failure}",
+        where=f"{place[1]}:{place[2]}" if place else None,
+        hint="Give that dimension as a number.",
+    ) from failure
+
+
+def sample_sizes(model: DynamicModel) -> Iterator[list[dict[str, int]]]:
+    """Yields choices of the sizes to lower at, the best first.
+
+    Best are sizes unlike any other number, even out of the range. A model with a table for each of its places needs
+    sizes in the range.
+    """
+    static = _static_sizes(model)
+    count = len(model.ranges) + _SPARE_SAMPLES
+    names = [each.name for each in model.ranges]
+    for candidates in (_unusual, _inside_first, _inside_only):
+        chosen: list[list[int]] = []
+        taken = set(static)
+        for each in model.ranges:
+            order = list(dict.fromkeys(candidates(each)))
+            fresh = [number for number in order if number not in taken]
+            own = list(itertools.islice(itertools.cycle(dict.fromkeys([*fresh, *order])), count))
+            chosen.append(own)
+            taken.update(own)
+        yield [dict(zip(names, numbers, strict=True)) for numbers in zip(*_shuffled(chosen), strict=True)]
+
+
+def _unusual(allowed: SizeRange) -> list[int]:
+    """Returns numbers that few tensors have as a dimension, those in the range first."""
+    inside = [number for number in _UNUSUAL if allowed.minimum <= number <= allowed.maximum]
+    return [*inside, *(number for number in _UNUSUAL if number > allowed.maximum), *_above(allowed.minimum)]
+
+
+def _inside_first(allowed: SizeRange) -> list[int]:
+    """Returns numbers in the range, unusual ones first, and then others."""
+    return [*_inside_only(allowed), *_unusual(allowed)]
+
+
+def _inside_only(allowed: SizeRange) -> list[int]:
+    """Returns numbers in the range, unusual ones first; not one, at which programs take other forms."""
+    inside = range(max(allowed.minimum, 2), allowed.maximum + 1)
+    others = reversed(inside[:_TRIED])
+    return [*(number for number in _UNUSUAL if number in inside), *others]
+
+
+def _above(minimum: int) -> list[int]:
+    return [minimum + number for number in _UNUSUAL]
+
+
+def _shuffled(chosen: list[list[int]]) -> Iterator[list[int]]:
+    """Turns each list by another amount, so that no two sizes grow together."""
+    for turn, numbers in enumerate(chosen):
+        yield numbers if turn % 2 == 0 else numbers[1::2] + numbers[::2]
+
+
+def _static_sizes(model: DynamicModel) -> set[int]:
+    """The dimensions that are numbers, of the model's weights and inputs."""
+    sizes = {size for tensor in model.program.state_dict.values() for size in tensor.shape}
+    return sizes | {dim.constant for dims in model.dims.values() for dim in dims if dim.constant is not None}
+
+
+def _lower_samples(
+    model: DynamicModel, samples: Sequence[Mapping[str, int]], worker: Worker, platforms: Collection[Platform]
+) -> DynamicLowered:
+    captures = [model.at(sizes) for sizes in samples]
+    with any_size():
+        lowered = [stablehlo.lower(each, worker, platforms) for each in captures]
+    is_portable = all(each.is_portable for each in lowered)
+    inference = Inference(samples, _known_sizes(model))
+    programs: dict[Platform, DynamicProgram] = {}
+    for platform in sorted(platforms)[: 1 if is_portable else None]:
+        context = mlir.make_context()
+        modules = [each.module(platform, context) for each in lowered]
+        for module in modules:
+            mlir.inline_composites(module)
+            run_passes(module, (ConvertArith(),), CPU)
+        programs[platform] = generalize(modules, inference)
+    results = zip(captures[0].results, next(iter(programs.values())).result_dims, strict=True)
+    dims = {f"input:{name}": found for name, found in model.dims.items()}
+    dims |= {f"{result.kind}:{result.name}": found for result, found in results}
+    return DynamicLowered(programs=programs, is_portable=is_portable, captured=captures[0], dims=dims)
+
+
+def _known_sizes(model: DynamicModel) -> Iterator[SizeExpr]:
+    """Yields the sizes that occur in the exported program, as far as they have a form that tpuc knows."""
+    symbols = _symbols(model)
+    seen = set()
+    for node in model.program.graph.nodes:
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else [value]:
+            if not isinstance(size, torch.SymInt) or str(size.node.expr) in seen:
+                continue
+            seen.add(str(size.node.expr))
+            try:
+                expression = SizeExpr.of(str(size.node.expr))
+            except InputError:
+                continue  # Such as a maximum.
+            if expression.names <= symbols.keys():
+                yield expression.substitute(symbols)
+
+
+def _symbols(model: DynamicModel) -> dict[str, SizeExpr]:
+    """The name of each of torch.export's symbols, as far as an input has it for a dimension."""
+    names = input_names(model.program)
+    inputs = {node.name: node for node in model.program.graph.nodes if node.op == "placeholder"}
+    found = {}
+    for name, node_name in zip(names, model.program.graph_signature.user_inputs, strict=True):
+        node = inputs.get(str(node_name))
+        if node is None or name not in model.dims:
+            continue
+        for dim, size in zip(model.dims[name], node.meta["val"].shape, strict=True):
+            if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
+                found[str(size.node.expr)] = dim
+    return found
+
+
+def _dynamic_shape(dims: Sequence[SizeExpr], symbols: Mapping[str, Any]) -> dict[int, Any]:
+    shape = {}
+    for at, dim in enumerate(dims):
+        if dim.constant is not None:
+            continue
+        (name,) = dim.names
+        offset = dim.evaluate({name: 0})
+        factor = dim.evaluate({name: 1}) - offset
+        shape[at] = symbols[name] if factor == 1 else factor * symbols[name]
+        if offset:
+            shape[at] = shape[at] + offset
+    return shape
+
+
+def _check_assertions(model: DynamicModel) -> None:
+    """Checks what torch.export found that sizes must fulfil, at the ends of the ranges and near them.
+
+    Raises:
+        RequestError: It does not hold at a size that is allowed.
+    """
+    symbols = _symbols(model)
+    ends = [_ends(each) for each in model.ranges]
+    names = [each.name for each in model.ranges]
+    combinations = [dict(zip(names, sizes, strict=True)) for sizes in itertools.product(*ends)]
+    for condition in _conditions(model.program.graph):
+        if not {str(symbol) for symbol in condition.free_symbols} <= symbols.keys():
+            continue
+        for sizes in combinations:
+            values = {symbol: symbols[str(symbol)].evaluate(sizes) for symbol in condition.free_symbols}
+            if condition.subs(values) == sympy.false:
+                shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
+                raise RequestError(f"forward cannot take {shown}: {condition} does not hold", hint="Give other --dims.")
+
+
+def _conditions(graph: torch.fx.Graph) -> Iterator[Any]:
+    """Yields the conditions on sizes that a graph asserts.
+
+    That a size is not one is none: it means that nothing was broadcast along it, and nothing is.
+    """
+    for node in graph.nodes:
+        if str(node.target) == "aten._assert_scalar.default" and isinstance(node.args[0], torch.fx.Node):
+            condition = node.args[0].meta["val"]
+            if isinstance(condition, torch.SymBool) and not isinstance(condition.node.expr, sympy.Ne):
+                yield condition.node.expr
+
+
+def _ends(allowed: SizeRange) -> list[int]:
+    sizes = range(allowed.minimum, allowed.maximum + 1)
+    return sorted({*sizes[:_NEAR], *sizes[-_NEAR:]})
+
+
+def _explained(error: ExportError, ranges: Sequence[SizeRange]) -> ExportError | RequestError:
+    """Turns torch.export's suggestions for the sizes into ours."""
+    text = str(error.__cause__)
+    if "Suggested fixes:" not in text and "Constraints violated" not in text:
+        return error
+    known = {each.name: each for each in ranges}
+    fixes = []
+    for match in _SUGGESTION.finditer(text.partition("Suggested fixes:")[2]):
+        old = known.get(match["name"])
+        if match["fixed"]:
+            fixes.append(f"{match['name']} can only be {match['fixed']}")
+        elif match["other"]:
+            fixes.append(f"{match['name']}={match['other'].replace(' ', '')}")
+        elif old is not None:
+            allowed = replace(old, minimum=int(match["min"] or old.minimum), maximum=int(match["max"] or old.maximum))
+            fixes.append(str(allowed))
+    what = "; ".join(fixes) or " ".join(text.split())[:200]
+    return RequestError(f"forward cannot take all of {' '.join(map(str, ranges))}: {what}", hint="Give such --dims.")
