@@ -30,11 +30,10 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc import mlir
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Tensor
 from tpuc.passes.tensors import pad_high, rebuild, slice_to, tensor_type
-from tpuc.passes.trial import Rewrite, Trials
+from tpuc.passes.trial import Rewrite, rewrite_what_pays
 
 _ROWS = 8
 _LANES = 128
@@ -48,27 +47,13 @@ class PadToTiles(Pass):
 
     def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place."""
-        if context.estimator is None:
-            return {}
-        trials = Trials(module, context.estimator)
-        padded = 0
-        for each in mlir.find(module, "stablehlo.dot_general"):
-            dot = each.opview
-            assert isinstance(dot, stablehlo.DotGeneralOp)
-            candidates = _candidates(dot)
-            best = trials.best(dot, candidates) if candidates else None
-            if best is None:
-                continue
-            with dot.location, ir.InsertionPoint(dot):
-                result = best(dot)
-            dot.result.replace_all_uses_with(result)
-            dot.erase()
-            padded += 1
+        padded = rewrite_what_pays(module, context, "stablehlo.dot_general", _candidates)
         return {"padded": padded} if padded else {}
 
 
-def _candidates(dot: stablehlo.DotGeneralOp) -> list[Rewrite]:
+def _candidates(dot: ir.OpView) -> list[Rewrite]:
     """The ways to pad a product of two matrices; none where all dimensions fill tiles."""
+    assert isinstance(dot, stablehlo.DotGeneralOp)
     numbers = stablehlo.DotDimensionNumbers(dot.dot_dimension_numbers)
     if dot.lhs.type.rank != 2 or dot.rhs.type.rank != 2 or len(numbers.lhs_contracting_dimensions) != 1:
         return []

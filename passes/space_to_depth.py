@@ -33,11 +33,10 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc import mlir
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Tensor
 from tpuc.passes.tensors import inverse, pad, rebuild, reshape, tensor_type, transpose
-from tpuc.passes.trial import Trials
+from tpuc.passes.trial import rewrite_what_pays
 
 #: Channels from which blocks would only make the matrix unit's work longer.
 _FEW = 8
@@ -51,25 +50,15 @@ class SpaceToDepth(Pass):
 
     def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
         """Rewrites a module in place."""
-        if context.estimator is None:
-            return {}
-        trials = Trials(module, context.estimator)
-        rewritten = 0
-        for each in mlir.find(module, "stablehlo.convolution"):
-            convolution = each.opview
-            assert isinstance(convolution, stablehlo.ConvolutionOp)
-            if not _applies(convolution) or trials.best(convolution, [by_blocks]) is None:
-                continue
-            with convolution.location, ir.InsertionPoint(convolution):
-                result = by_blocks(convolution)
-            convolution.result.replace_all_uses_with(result)
-            convolution.erase()
-            rewritten += 1
+        rewritten = rewrite_what_pays(
+            module, context, "stablehlo.convolution", lambda op: [by_blocks] if _applies(op) else []
+        )
         return {"rewritten": rewritten} if rewritten else {}
 
 
-def _applies(op: stablehlo.ConvolutionOp) -> bool:
+def _applies(op: ir.OpView) -> bool:
     """Whether a convolution has few channels and strides, and nothing that blocks cannot express."""
+    assert isinstance(op, stablehlo.ConvolutionOp)
     numbers = stablehlo.ConvDimensionNumbers(op.dimension_numbers)
     strides = _strides(op)
     dilations = [*(op.lhs_dilation or []), *(op.rhs_dilation or [])]

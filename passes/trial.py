@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
-from tpuc.passes.base import Estimator
+from tpuc import mlir
+from tpuc.passes.base import Estimator, PassContext
 from tpuc.passes.hoist_weights import hoist_weights
 from tpuc.passes.main import Main, new_function
 from tpuc.passes.rewrite import Tensor
@@ -18,6 +19,38 @@ Rewrite = Callable[[ir.OpView], Tensor]
 
 #: A rewrite must save this part of the cycles: smaller differences are within what estimates are worth.
 _LEAST_GAIN = 0.02
+
+
+def rewrite_what_pays(
+    module: ir.Module, context: PassContext, op: str, ways: Callable[[ir.OpView], Sequence[Rewrite]]
+) -> int:
+    """Rewrites operations where the compiler says that it pays; nothing where there is nobody to ask.
+
+    Args:
+        module: The module, which is rewritten in place.
+        context: Says whom to ask.
+        op: The operations' name: `stablehlo.dot_general`.
+        ways: Gives the rewrites of one of them that are worth a trial.
+
+    Returns:
+        How many were rewritten.
+    """
+    if context.estimator is None:
+        return 0
+    trials = Trials(module, context.estimator)
+    rewritten = 0
+    for each in mlir.find(module, op):
+        view = each.opview
+        candidates = ways(view)
+        best = trials.best(view, candidates) if candidates else None
+        if best is None:
+            continue
+        with view.location, ir.InsertionPoint(view):
+            result = best(view)
+        view.results[0].replace_all_uses_with(result)
+        view.erase()
+        rewritten += 1
+    return rewritten
 
 
 class Trials:
@@ -36,7 +69,7 @@ class Trials:
         self._weights = Weights(Main(module))
         self._estimator = estimator
 
-    def best(self, op: ir.OpView, rewrites: list[Rewrite]) -> Rewrite | None:
+    def best(self, op: ir.OpView, rewrites: Sequence[Rewrite]) -> Rewrite | None:
         """Returns the rewrite of an operation that costs the least, or None if none is worth it."""
         cycles = self._cycles(op, lambda copy: copy.results[0])
         if cycles is None:
