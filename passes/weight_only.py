@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
 from tpuc.passes.main import Function
-from tpuc.passes.rewrite import Tensor, defining_op, is_pure, nested_ops
+from tpuc.passes.rewrite import Tensor, defining_op, is_pure, nested_ops, op_name
 
 #: How far back `is_weight_only` looks. What is computed from weights in models is far shorter.
 _OPERATIONS = 100
@@ -44,7 +44,7 @@ class Weights:
 
 def can_prepare(op: ir.OpView) -> bool:
     """Says whether an operation may run before the program: it has one result and no effect, and captures nothing."""
-    return len(op.results) == 1 and is_pure(op) and op.name != "stablehlo.composite" and not _captures(op)
+    return len(op.results) == 1 and is_pure(op) and op_name(op) != "stablehlo.composite" and not _captures(op)
 
 
 def _captures(op: ir.OpView) -> bool:
