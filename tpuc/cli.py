@@ -227,7 +227,7 @@ def targets_command(as_json: bool) -> None:
 @main.command("passes")
 def passes_command() -> None:
     """List the passes, in the order that a compile runs them."""
-    from tpuc.report.tables import passes_table
+    from tpuc.report.passes import passes_table
 
     _output().print(passes_table())
 

@@ -1,4 +1,4 @@
-"""Tables of what there is: chips and passes."""
+"""The table of the chips, which imports nothing that takes long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.table import Table
 
-from tpuc.passes import PIPELINE
 from tpuc.report.summary import bytes_text
 from tpuc.targets import CHIPS
 
@@ -34,15 +33,4 @@ def chips_table() -> Table:
             f"{chip.mxu_columns}x{chip.mxu_columns}",
             f"{chip.clock_hz / 1e9:.2f} GHz" if chip.clock_hz else "-",
         )
-    return table
-
-
-def passes_table() -> Table:
-    """The passes in the order of a compile, with the first sentence of what each says of itself."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("pass")
-    table.add_column("what it does")
-    for each in PIPELINE:
-        doc = type(each).__doc__ or ""
-        table.add_row(str(each), " ".join(doc.split("\n\n")[0].split()))
     return table
