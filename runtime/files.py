@@ -55,7 +55,7 @@ def replacing(path: Path) -> Iterator[Replacement]:
             file.flush()
             os.fsync(file.fileno())
             os.replace(temporary, replacement.path)
-    except BaseException:
+    except BaseException:  # Whatever ends the write, Ctrl-C too: raised again once the part is gone.
         with suppress(FileNotFoundError):
             temporary.unlink()
         raise

@@ -154,7 +154,7 @@ def serve(handlers: Mapping[str, Handler]) -> None:
             result, received = handlers[fields["do"]](fields, blobs)
         except TpucError as error:
             result, received = {"error": _describe(error)}, {}
-        except Exception:
+        except Exception:  # A defect: it goes to the parent whole, and this worker goes on serving.
             result, received = {"error": {"type": "WorkerFaultError", "text": traceback.format_exc()}}, {}
         _write(answers, result, received)
 
