@@ -7,7 +7,7 @@ from tpuc.passes.weight_only import can_prepare
 MODULE = """
 func.func public @main(%w: tensor<4xf32>, %p: tensor<i1>) -> tensor<4xf32> {
   %0 = stablehlo.tanh %w : tensor<4xf32>
-  %1 = stablehlo.composite "named" %0 {decomposition = @tanh} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = stablehlo.composite "tests.named" %0 {decomposition = @tanh} : (tensor<4xf32>) -> tensor<4xf32>
   %2 = stablehlo.custom_call @somebody(%1) : (tensor<4xf32>) -> tensor<4xf32>
   %3 = "stablehlo.if"(%p) ({
     stablehlo.return %2 : tensor<4xf32>

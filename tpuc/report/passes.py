@@ -1,4 +1,4 @@
-"""The table of the passes, apart from that of the chips: passes bring in PyTorch and JAX, which take seconds to import."""
+"""The table of the passes, apart from that of the chips: passes bring in PyTorch and JAX, seconds of imports."""
 
 from __future__ import annotations
 
