@@ -19,6 +19,7 @@ from tpuc.passes.hoist_weights import HoistWeights
 from tpuc.passes.narrow_f64 import NarrowF64
 from tpuc.passes.pad_dynamic import PadDynamic
 from tpuc.passes.pad_to_tiles import PadToTiles
+from tpuc.passes.precision import Precision
 from tpuc.passes.recompose_attention import RecomposeAttention
 from tpuc.passes.scale_before_reduce import ScaleBeforeReduce
 from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
@@ -52,6 +53,7 @@ PIPELINE: tuple[Pass, ...] = (
     SimplifyShape(),  # before fold-transpose: reshapes stand between transposes and products
     FoldTranspose(),
     RecomposeAttention(),  # after fold-transpose: it goes by products of plain rows and columns
+    Precision(),  # after recompose-attention: it must know a softmax; before all that asks what a program costs
     ScaleBeforeReduce(),  # after simplify-shape: it looks through one reshape, not through two
     SimplifyShape(),  # again: fold-transpose makes reshapes
     Cse(),  # the rules leave equal operations behind
@@ -69,9 +71,17 @@ _PASS = re.compile(r'\s*(?P<name>[\w-]+)(?:\{(?P<options>(?:[^"{}]|"(?:[^"\\]|\\
 _OPTION = re.compile(r'\s*(?P<name>[\w-]+)=(?:(?P<word>[^\s,{}="]+)|(?P<string>"(?:[^"\\]|\\.)*"))(?:\s+|$)')
 
 
-def default_pipeline() -> str:
-    """Returns the text of the pipeline that a compile runs."""
-    return format_pipeline(PIPELINE)
+def default_pipeline(precision: str = "f32") -> str:
+    """Returns the text of the pipeline that a compile runs.
+
+    Args:
+        precision: What the pass `precision` is to do; one of its modes.
+
+    Raises:
+        RequestError: There is no such mode.
+    """
+    asked = Precision(mode=precision)
+    return format_pipeline([asked if isinstance(each, Precision) else each for each in PIPELINE])
 
 
 def format_pipeline(passes: Sequence[Pass]) -> str:

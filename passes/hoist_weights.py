@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -46,7 +46,7 @@ from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.main import Function, Main, name_of, new_preparation
 from tpuc.passes.rewrite import Tensor, defining_op, is_dead, nested_ops
 from tpuc.passes.tensors import ELEMENTWISE, converts_exactly
-from tpuc.passes.weight_only import can_prepare, clone_into, slice_back
+from tpuc.passes.weight_only import clone_into, slice_back, weights_and_constants
 
 #: What the compiler makes part of the operation that reads it.
 _FREE = (stablehlo.BroadcastInDimOp, stablehlo.ReshapeOp, stablehlo.TransposeOp)
@@ -95,7 +95,7 @@ class HoistWeights(Pass):
 def hoist_weights(module: ir.Module) -> int:
     """Rewrites a module in place, and says how many tensors are prepared."""
     main = Main(module)
-    known = _weight_only(main)
+    known, _ = weights_and_constants(main)
     hoisted = list(_worth_preparing(main, known))
     names = dict(zip(main.block.arguments, main.argument_names, strict=True))
     functions: dict[str, Function] = {}  # by what they compute, of which weights
@@ -118,20 +118,6 @@ def hoist_weights(module: ir.Module) -> int:
     _erase_dead(main)
     main.erase_unused_weights()
     return len(functions)
-
-
-def _weight_only(main: Main) -> set[Tensor]:
-    """The results of operations in `@main` that depend on weights, and on constants besides."""
-    weights: set[ir.Value[Any]] = set(main.arguments_of("weight"))
-    constants: set[ir.Value[Any]] = set()
-    for op in main.block.operations:
-        if not can_prepare(op):
-            continue
-        operands = list(op.operands)
-        if not all(operand in weights or operand in constants for operand in operands):
-            continue
-        (constants if all(operand in constants for operand in operands) else weights).add(op.results[0])
-    return weights - set(main.block.arguments)
 
 
 def _worth_preparing(main: Main, known: set[Tensor]) -> Iterator[Tensor]:

@@ -35,8 +35,7 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc import mlir
-from tpuc.lowerings.attention import ATTENTION, lower_attention
+from tpuc.passes.attention import AttentionComposites
 from tpuc.passes.attention_kernel import MASKED
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Rules, Tensor, op_name
@@ -46,9 +45,7 @@ from tpuc.passes.tensors import (
     producer,
     reduced_by,
     reshape,
-    shape_struct,
     splat_number,
-    tensor_type,
     transpose,
 )
 
@@ -65,16 +62,16 @@ class RecomposeAttention(Pass):
         """Rewrites a module in place."""
         if context.target.chip is None:
             return {}  # Without a kernel, what the model wrote is as good.
-        decompositions = _Decompositions()
+        builder = _Builder(module)
         rules = Rules()
 
         @rules.on(stablehlo.DotGeneralOp)
         def recompose_attention(op: stablehlo.DotGeneralOp) -> Tensor | None:
             found = _match(op) if _is_in_main(op) else None
-            return decompositions.build(found) if found is not None else None
+            return builder.build(found) if found is not None else None
 
         fired = rules.apply(module)
-        decompositions.add_to(module)
+        builder.composites.add_functions()
         return fired
 
 
@@ -219,11 +216,15 @@ def _is_rows_by_columns(op: stablehlo.DotGeneralOp) -> bool:
     )
 
 
-class _Decompositions:
-    """Builds composites; those of one kind share the function that says what they stand for."""
+class _Builder:
+    """Builds the composites of one module.
 
-    def __init__(self) -> None:
-        self._sources: dict[tuple[object, ...], tuple[str, bytes]] = {}
+    Attributes:
+        composites: Those built so far.
+    """
+
+    def __init__(self, module: ir.Module) -> None:
+        self.composites = AttentionComposites(module)
 
     def build(self, found: _Found) -> Tensor:
         """Builds the composite in the place of the last product."""
@@ -243,41 +244,8 @@ class _Decompositions:
         if found.scores.mask is not None:
             mask = found.scores.mask
             operands.append(reshape(mask, [*batches, *mask.type.shape[-2:]]))
-        result = tensor_type([*query.type.shape[:-1], operands[2].type.shape[-1]], query.type.element_type)
-        composite = ir.Operation.create(
-            "stablehlo.composite",
-            results=[result],
-            operands=operands,
-            attributes={
-                "name": ir.StringAttr.get(ATTENTION),
-                "composite_attributes": ir.DictAttr.get(
-                    {
-                        "is_causal": ir.BoolAttr.get(False),
-                        "scale": ir.FloatAttr.get(ir.F64Type.get(), found.scores.scale),
-                    }
-                ),
-                "decomposition": ir.FlatSymbolRefAttr.get(self._name(operands, found.scores.scale)),
-                "version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
-            },
-        )
-        return reshape(composite.results[0], found.op.result.type.shape)
-
-    def add_to(self, module: ir.Module) -> None:
-        """Adds the functions that the composites built so far name."""
-        with module.context, ir.InsertionPoint(module.body):
-            for name, source in self._sources.values():
-                parsed = mlir.parse(source, module.context)  # An operation does not keep its module alive.
-                function = mlir.functions(parsed)["main"].operation.clone()
-                function.attributes["sym_name"] = ir.StringAttr.get(name)
-                function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-
-    def _name(self, operands: list[Tensor], scale: float) -> str:
-        kind = (*(str(operand.type) for operand in operands), scale)
-        if kind not in self._sources:
-            shapes = [shape_struct(operand) for operand in operands]
-            name = f"{ATTENTION}.{len(self._sources)}"
-            self._sources[kind] = (name, lower_attention(*shapes, is_causal=False, scale=scale))
-        return self._sources[kind][0]
+        composite = self.composites.build(operands, is_causal=False, scale=found.scores.scale)
+        return reshape(composite, found.op.result.type.shape)
 
 
 def _free(operand: Tensor, taken: list[int]) -> list[int]:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import arith, chlo, stablehlo
 
+from tpuc import mlir
 from tpuc.passes.rewrite import Tensor, defining_op
 
 OpT = TypeVar("OpT", bound=ir.OpView)
@@ -136,6 +137,23 @@ def reduced_by(op: stablehlo.ReduceOp) -> type[ir.OpView] | None:
         return None
     arguments = list(block.arguments)
     return type(body[0]) if list(body[0].operands) in (arguments, arguments[::-1]) else None
+
+
+#: Operations that multiply and add.
+PRODUCTS: tuple[type[ir.OpView], ...] = (stablehlo.ConvolutionOp, stablehlo.DotGeneralOp, stablehlo.DotOp)
+
+
+def find_products(module: ir.Module) -> list[ir.Operation]:
+    """Returns the matrix products and convolutions of a module."""
+    return [op for product in PRODUCTS for op in mlir.find(module, cast(Any, product).OPERATION_NAME)]
+
+
+def precisions(product: ir.OpView | ir.Operation) -> list[str]:
+    """Returns the precision that is asked for each operand: `DEFAULT`, `HIGH` or `HIGHEST`; nothing is said by []."""
+    if "precision_config" not in product.attributes:
+        return []
+    asked = ir.ArrayAttr(product.attributes["precision_config"])
+    return [stablehlo.PrecisionAttr(each).value for each in asked]
 
 
 #: Significant bits, and the largest power of two, of each float type.

@@ -8,7 +8,7 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
-from tpuc.passes.main import Function
+from tpuc.passes.main import Function, Main
 from tpuc.passes.rewrite import Tensor, defining_op, is_pure, nested_ops, op_name
 
 #: How far back `is_weight_only` looks. What is computed from weights in models is far shorter.
@@ -40,6 +40,25 @@ class Weights:
             else:
                 todo.extend(op.operands)
         return found
+
+
+def weights_and_constants(main: Main) -> tuple[set[Tensor], set[Tensor]]:
+    """Sorts what a program computes before it looks at any input.
+
+    Returns:
+        The results of operations in `@main` that depend on weights, and on constants besides; and those of operations
+        that depend on nothing.
+    """
+    weights: set[ir.Value[Any]] = set(main.arguments_of("weight"))
+    constants: set[ir.Value[Any]] = set()
+    for op in main.block.operations:
+        if not can_prepare(op):
+            continue
+        operands = list(op.operands)
+        if not all(operand in weights or operand in constants for operand in operands):
+            continue
+        (constants if all(operand in constants for operand in operands) else weights).add(op.results[0])
+    return weights - set(main.block.arguments), constants
 
 
 def can_prepare(op: ir.OpView) -> bool:

@@ -153,6 +153,8 @@ class ProgramInfo:
         arguments: What it takes, in order.
         results: What it returns, in order.
         masks: How many masks keep padding from what it computes.
+        products: How many matrix products and convolutions it has, by the dtype that they multiply and the precision
+            that the compiler is asked for: `{"bf16 default": 96, "f32 highest": 2}`. Kernels are not counted.
     """
 
     section: str
@@ -160,6 +162,7 @@ class ProgramInfo:
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
     masks: int = 0
+    products: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ def compile(  # noqa: A001  The name that users expect.
     output: str | Path | None = None,
     weights: WeightsMode = "embed",
     training: bool = False,
+    precision: str | None = None,
     passes: str | None = None,
     libtpus: Sequence[str | Path] = (),
     plugins: Sequence[str] = (),
@@ -55,6 +56,9 @@ def compile(  # noqa: A001  The name that users expect.
         weights: `embed`: in the artifact; `external`: in a file beside it; `none`: given when it is loaded.
         training: With a file: whether the module keeps the mode that it comes in; otherwise it is put in inference
             mode. A module that is given keeps its mode.
+        precision: `bf16`: weights and activations are stored and multiplied in bf16, with sums and statistics in f32;
+            `mixed`: products alone are; `f32-highest`: products have the precision of f32; None or `f32`: as the model
+            says, at XLA's default precision. `tpuc.passes.bf16_storage` lists what stays in f32.
         passes: The passes to run, as `tpuc opt --passes` reads them; None means the default ones.
         libtpus: The libtpu builds to compile with for TPU targets; none means the installed one.
         plugins: Modules, or .py files, that register lowerings (`tpuc.lowering`), beside those that installed packages
@@ -88,10 +92,19 @@ def compile(  # noqa: A001  The name that users expect.
         libtpus=tuple(map(Path, libtpus)),
         weights=weights,
         training=training,
-        passes=passes if passes is not None else default_pipeline(),
+        precision=precision or "f32",
+        passes=_pipeline(passes, precision),
         plugins=loaded_plugins,
     )
     return compile_model(loaded, request, path, progress=progress, dump=Path(dump) if dump else None)
+
+
+def _pipeline(passes: str | None, precision: str | None) -> str:
+    if passes is None:
+        return default_pipeline(precision or "f32")
+    if precision is not None:
+        raise RequestError("precision is a pass, and the passes are given", hint="Give it there: precision{mode=bf16}.")
+    return passes
 
 
 def _sizes(

@@ -69,6 +69,12 @@ def main() -> None:
     help="In the artifact, in a file beside it, or given when it is loaded; `none` needs no memory for them.",
 )
 @click.option("--training", is_flag=True, help="Keep the mode that the module has, instead of inference mode.")
+@click.option(
+    "--precision",
+    type=click.Choice(["f32", "bf16", "mixed", "f32-highest"]),
+    help="bf16: store and multiply in bf16; mixed: only what products read; f32-highest: products exact to f32."
+    "  [default: f32]",
+)
 @click.option("--passes", metavar="PIPELINE", help="The passes to run, in place of the default ones.")
 @click.option(
     "--libtpu",
@@ -92,6 +98,7 @@ def compile_command(
     output: Path | None,
     weights: Any,
     training: bool,
+    precision: str | None,
     passes: str | None,
     libtpus: tuple[Path, ...],
     plugins: tuple[str, ...],
@@ -113,6 +120,7 @@ def compile_command(
             output=output,
             weights=weights,
             training=training,
+            precision=precision,
             passes=passes,
             libtpus=libtpus,
             plugins=plugins,

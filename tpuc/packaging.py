@@ -137,7 +137,7 @@ class Packing:
         return Entry(
             name="main",
             sizes={each.name: each.maximum for each in bucket},
-            programs=tuple(dict.fromkeys(infos.values())),
+            programs=tuple({info.section: info for info in infos.values()}.values()),
             executables=tuple(self._executable(part, infos[part.executable.target]) for part in compiled),
         )
 
@@ -172,6 +172,7 @@ class Packing:
             ),
             results=tuple(Result(kind=part.kind, name=part.name) for part in self._captured.results),
             masks=program.masks,
+            products=dict(program.products),
         )
 
     def _preparation(self, part: Preparation) -> PreparedInfo:

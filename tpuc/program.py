@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -10,6 +11,7 @@ from jaxlib.mlir import ir
 
 from tpuc import mlir
 from tpuc.passes.main import ARGUMENT, Function, Main, name_of
+from tpuc.passes.tensors import find_products, precisions
 from tpuc.runtime.manifest import Argument, ArgumentKind
 from tpuc.runtime.spec import TensorSpec
 
@@ -38,6 +40,7 @@ class OptimizedProgram:
         arguments: What `main` takes, in order.
         preparations: How each of its `prepared` arguments is computed.
         has_kernels: Whether it holds machine code for a TPU, and so runs nowhere else.
+        products: How many products it has, by dtype and precision; see `ProgramInfo`.
         masks: How many masks keep padding from what it computes.
     """
 
@@ -45,6 +48,7 @@ class OptimizedProgram:
     arguments: tuple[Argument, ...]
     preparations: tuple[Preparation, ...]
     has_kernels: bool
+    products: dict[str, int]
     masks: int = 0
 
 
@@ -62,9 +66,17 @@ def take_apart(module: ir.Module, *, masks: int = 0) -> OptimizedProgram:
         main=mlir.to_portable(module),
         arguments=arguments,
         preparations=preparations,
+        products=dict(Counter(map(_product_text, find_products(module)))),
         has_kernels=any(map(_is_kernel, mlir.find(module, "stablehlo.custom_call"))),
         masks=masks,
     )
+
+
+def _product_text(op: ir.Operation) -> str:
+    """What a product multiplies, and how precisely: `bf16 default`."""
+    dtypes = dict.fromkeys(mlir.spec_of(operand.type, "").dtype for operand in op.operands)
+    asked = dict.fromkeys(precisions(op))
+    return f"{' x '.join(dtypes)} {' x '.join(asked).lower() or 'default'}"
 
 
 def _is_kernel(call: ir.Operation) -> bool:

@@ -36,6 +36,7 @@ class CompileRequest:
         libtpus: The libtpu builds to compile with for TPU targets; () means the installed one.
         weights: Where the weights go: into the artifact, into a file beside it, or nowhere.
         training: Whether the module keeps its training mode.
+        precision: What is stored in bf16, and how products are multiplied; a mode of the pass `precision`.
         passes: The pass pipeline, as `tpuc opt --passes` reads it.
         plugins: The plugins whose lowerings there were.
     """
@@ -49,6 +50,7 @@ class CompileRequest:
     libtpus: tuple[Path, ...] = ()
     weights: WeightsMode = "embed"
     training: bool = False
+    precision: str = "f32"
     passes: str
     plugins: tuple[Plugin, ...] = ()
 
@@ -73,6 +75,7 @@ class CompileRequest:
             "buckets": " ".join(map(str, self.buckets)),
             "target": " ".join(map(str, self.targets)),
             "weights": self.weights,
+            "precision": self.precision,
             "passes": self.passes,
             "plugin": " ".join(plugin.name for plugin in self.plugins),
         }

@@ -41,8 +41,10 @@ FOLDER = Path(__file__).parent
 #: Modules of the package that are not passes.
 FRAME = {
     "__init__",
+    "attention",
     "axes",
     "base",
+    "bf16_storage",
     "main",
     "padding",
     "padding_rules",

@@ -25,11 +25,22 @@ def inspection(manifest: Manifest) -> RenderableType:
         ),
         _signature(manifest),
         executables_table(manifest),
+        *_products(manifest),
         Text("made by " + ", ".join(f"{name} {version}" for name, version in manifest.producer.items() if version)),
         Text(f"options: {', '.join(f'{name}={value}' for name, value in manifest.options.items())}"),
         Text(f"fingerprint {manifest.fingerprint}"),
     ]
     return Group(*parts)
+
+
+def _products(manifest: Manifest) -> Iterable[Text]:
+    """What is multiplied, and how precisely: once for each program."""
+    for entry in manifest.entries:
+        for program in entry.programs:
+            if program.products:
+                where = " ".join([", ".join(program.serves), *(f"{name}={size}" for name, size in entry.sizes.items())])
+                counts = ", ".join(f"{count} {kind}" for kind, count in program.products.items())
+                yield Text(f"products on {where}: {counts} precision")
 
 
 def _signature(manifest: Manifest) -> Table:
