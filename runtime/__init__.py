@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from tpuc.runtime.executor import Program, Stats, load
     from tpuc.runtime.manifest import Manifest
+    from tpuc.runtime.replacement import replace_weights
     from tpuc.runtime.spec import TensorSpec
     from tpuc.runtime.structure import Record
 
@@ -36,6 +37,7 @@ __all__ = [
     "Artifact",
     "Manifest",
     "write_artifact",
+    "replace_weights",
     "open_device",
     "TpucError",
     "ArtifactError",
@@ -51,6 +53,7 @@ _MODULES = {
     "errors": ("ArtifactError", "DeviceError", "DeviceMemoryError", "InputError", "TpucError", "VersionSkewError"),
     "executor": ("Program", "Stats", "load"),
     "manifest": ("Manifest",),
+    "replacement": ("replace_weights",),
     "spec": ("TensorSpec",),
     "structure": ("Record",),
 }

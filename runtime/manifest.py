@@ -55,6 +55,7 @@ class WeightInfo:
         section: The section that holds it, in the artifact or, with `weights_mode` external, in the weights file;
             None if whoever loads the artifact must bring it.
         origin: What it is in the model.
+        persistent: Whether a checkpoint of the model holds it.
     """
 
     name: str
@@ -62,6 +63,7 @@ class WeightInfo:
     dims: tuple[int, ...]
     section: str | None
     origin: WeightOrigin
+    persistent: bool = True
 
     @property
     def spec(self) -> TensorSpec:
@@ -353,7 +355,7 @@ def _decode(kind: Any, value: object, where: str) -> Any:
     return _expect(kind, value, _NAMES[kind], where)
 
 
-_NAMES = {str: "a text", int: "a number", types.NoneType: "null"}
+_NAMES = {str: "a text", int: "a number", bool: "true or false", types.NoneType: "null"}
 
 
 def _expect(kind: Any, value: object, name: str, where: str) -> Any:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
 
 from tpuc.runtime.device import Buffer, Device, LoadedExecutable
+from tpuc.runtime.dtypes import Array
 from tpuc.runtime.spec import TensorSpec
 
 
@@ -38,3 +41,15 @@ class Preparer:
             executable = self._executables[program] = self.device.compile(program, [spec])
         (result,) = executable.run(list(sources))
         return result
+
+    def compute(self, program: bytes, spec: TensorSpec, sources: Iterable[Array]) -> Iterator[memoryview]:
+        """Computes one tensor from weights in this machine's memory when it is asked for, and gives its bytes.
+
+        The arguments and errors are those of `prepare`.
+        """
+        buffers = [self.device.put(source) for source in sources]
+        result = self.prepare(program, spec, buffers)
+        for buffer in buffers:
+            buffer.delete()
+        yield np.ascontiguousarray(result.to_numpy()).reshape(-1).view(np.uint8).data
+        result.delete()

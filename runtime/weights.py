@@ -201,7 +201,24 @@ def open_supplied(manifest: Manifest, entries: Sequence[Entry], path: Path | Non
     if path is None:
         return {}
     if not wanted:
-        raise InputError("the artifact has its weights: none can be supplied", where=str(path))
+        raise InputError(
+            "the artifact has its weights: none can be supplied",
+            where=str(path),
+            hint="`tpuc weights replace` puts others into it.",
+        )
+    return find_weights(wanted, path)
+
+
+def find_weights(wanted: Mapping[str, TensorSpec], path: Path) -> dict[str, TensorFile]:
+    """Finds weights in a safetensors file, or in a folder whose safetensors files are taken together.
+
+    Returns:
+        The file of each weight, by name.
+
+    Raises:
+        InputError: Weights are missing, or have another type or other dimensions: all of them are named.
+        ArtifactError: A file is not a safetensors file, or is damaged.
+    """
     found = {name: file for file in map(TensorFile.open, _files(path)) for name in file.tensors}
     problems = list(_misfits(wanted, found))
     if problems:

@@ -220,6 +220,25 @@ def inspect_command(guard: Guard, artifact: Path, as_json: bool) -> None:
         _output().print(inspection(manifest))
 
 
+@main.group("weights")
+def weights_group() -> None:
+    """Change the weights of an artifact."""
+
+
+@weights_group.command("replace")
+@click.argument("artifact", type=click.Path(path_type=Path))
+@click.argument("weights", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The new artifact. [default: in its place]")
+@guarded
+def weights_replace_command(guard: Guard, artifact: Path, weights: Path, output: Path | None) -> None:
+    """Put other WEIGHTS into ARTIFACT: a safetensors file, or a folder of them; nothing is compiled."""
+    from tpuc.runtime.replacement import replace_weights
+
+    guard.at(f"replacing the weights of {artifact}")
+    replace_weights(artifact, weights, output)
+    click.echo(output or artifact)
+
+
 @main.command("targets")
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 def targets_command(as_json: bool) -> None:

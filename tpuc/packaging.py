@@ -99,8 +99,9 @@ class Packing:
         infos = [info for entry in entries for info in entry.programs]
         taken = {part.name for info in infos for part in info.arguments if part.kind == "weight"}
         taken |= {source for info in self._prepared.values() if info.section is None for source in info.sources}
+        sources = {source for info in self._prepared.values() for source in info.sources}
         weights = tuple(
-            self._weight(argument, is_taken=argument.name in taken)
+            self._weight(argument, is_taken=argument.name in taken, is_source=argument.name in sources)
             for argument in captured.arguments
             if argument.kind == "weight"
         )
@@ -205,25 +206,27 @@ class Packing:
     def _computed(self, part: Preparation) -> Iterator[memoryview]:
         """Computes a prepared tensor when it is written, so that one is in memory at a time, and gives its bytes."""
         tensors = {argument.name: argument for argument in self._captured.arguments if argument.kind == "weight"}
-        device = self._preparer.device
-        sources = [device.put(_contents(tensors[name])) for name in part.sources]
-        result = self._preparer.prepare(part.program, part.spec, sources)
-        for source in sources:
-            source.delete()
-        yield np.ascontiguousarray(result.to_numpy()).reshape(-1).view(np.uint8).data
-        result.delete()
+        sources = (_contents(tensors[name]) for name in part.sources)
+        return self._preparer.compute(part.program, part.spec, sources)
 
-    def _weight(self, argument: Captured, *, is_taken: bool) -> WeightInfo:
+    def _weight(self, argument: Captured, *, is_taken: bool, is_source: bool) -> WeightInfo:
         spec = _spec(argument.name, argument.meta)
         # What a checkpoint does not hold (frequencies computed from the configuration) always goes into the artifact.
+        # What is prepared from it can be prepared again then, with other weights.
         is_given_later = self._request.weights == "none" and argument.persistent
-        is_stored = not is_given_later and (is_taken or self._request.weights == "external")
+        is_kept = is_taken or self._request.weights == "external" or (is_source and not argument.persistent)
+        is_stored = not is_given_later and is_kept
         section = f"weights/{argument.name}" if is_stored else None
         if section is not None:
             self._sections[section] = _contents(argument)
         assert argument.origin
         return WeightInfo(
-            name=argument.name, dtype=spec.dtype, dims=argument.meta.shape, section=section, origin=argument.origin
+            name=argument.name,
+            dtype=spec.dtype,
+            dims=argument.meta.shape,
+            section=section,
+            origin=argument.origin,
+            persistent=argument.persistent,
         )
 
     def _state(self, argument: Captured) -> StateInfo:
