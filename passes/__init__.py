@@ -30,6 +30,7 @@ from tpuc.passes.unbatch_dot import UnbatchDot
 __all__ = [
     "PASSES",
     "PIPELINE",
+    "READABLE",
     "Estimator",
     "Pass",
     "PassContext",
@@ -63,6 +64,9 @@ PIPELINE: tuple[Pass, ...] = (
     SpaceToDepth(),
     HoistWeights(),  # last: the others look for patterns in what it takes away
 )
+
+#: What XLA cannot do without: it reads neither constants of arith nor sizes that vary.
+READABLE: tuple[Pass, ...] = (ConvertArith(), PadDynamic())
 
 #: Every pass, by its name.
 PASSES: dict[str, type[Pass]] = {each.name: type(each) for each in PIPELINE}

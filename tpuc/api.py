@@ -40,6 +40,7 @@ def compile(  # noqa: A001  The name that users expect.
     libtpus: Sequence[str | Path] = (),
     plugins: Sequence[str] = (),
     dump: str | Path | None = None,
+    explain: bool = False,
     progress: Progress | None = None,
 ) -> Compiled:
     """Compiles a PyTorch model into an artifact.
@@ -64,6 +65,8 @@ def compile(  # noqa: A001  The name that users expect.
         plugins: Modules, or .py files, that register lowerings (`tpuc.lowering`), beside those that installed packages
             declare.
         dump: A folder for the IR after each pass and the optimized HLO of each target.
+        explain: Whether to say in the result what each pass did, and what the program would cost without them: one
+            compile more for each TPU target, unless the answer is kept from before.
         progress: Who follows the stages.
 
     Returns:
@@ -96,7 +99,8 @@ def compile(  # noqa: A001  The name that users expect.
         passes=_pipeline(passes, precision),
         plugins=loaded_plugins,
     )
-    return compile_model(loaded, request, path, progress=progress, dump=Path(dump) if dump else None)
+    folder = Path(dump) if dump else None
+    return compile_model(loaded, request, path, progress=progress, dump=folder, explain=explain)
 
 
 def _pipeline(passes: str | None, precision: str | None) -> str:

@@ -87,6 +87,7 @@ def main() -> None:
 @click.option(
     "--dump-ir", type=click.Path(file_okay=False, path_type=Path), help="A folder for the IR after each pass."
 )
+@click.option("--explain", is_flag=True, help="Say what each pass did, and estimate what the program costs without.")
 @guarded
 def compile_command(
     guard: Guard,
@@ -103,9 +104,11 @@ def compile_command(
     libtpus: tuple[Path, ...],
     plugins: tuple[str, ...],
     dump_ir: Path | None,
+    explain: bool,
 ) -> None:
     """Compile MODEL: model.py, model.py:symbol, a .pt2 program, or a Hugging Face checkpoint folder."""
     from tpuc.api import compile as compile_model
+    from tpuc.report.explanation import explanation_table
     from tpuc.report.summary import summary
     from tpuc.terminal import TerminalProgress
 
@@ -125,8 +128,11 @@ def compile_command(
             libtpus=libtpus,
             plugins=plugins,
             dump=dump_ir,
+            explain=explain,
             progress=progress,
         )
+    for explanation in compiled.explanations:
+        console.print(explanation_table(explanation))
     console.print(summary(compiled.manifest, progress.seconds, progress.notes))
     click.echo(compiled.path)
 

@@ -28,11 +28,12 @@ from tpuc.frontend.dynamic import DynamicLowered, DynamicModel, export_dynamic, 
 from tpuc.loader import LoadedModel
 from tpuc.lowerings.platforms import Platform
 from tpuc.packaging import Packing
-from tpuc.passes import parse_pipeline, run_passes
+from tpuc.passes import READABLE, PassReport, parse_pipeline, run_passes
 from tpuc.passes.pad_dynamic import PadDynamic
 from tpuc.program import OptimizedProgram, take_apart
 from tpuc.progress import Progress
 from tpuc.report.cycles import Cycles, count_cycles
+from tpuc.report.explanation import Explanation
 from tpuc.request import CompileRequest
 from tpuc.runtime.artifact import write_artifact
 from tpuc.runtime.files import replacing
@@ -43,6 +44,8 @@ from tpuc.worker import Worker
 
 #: A program before the passes.
 Lowered = stablehlo.Lowered | DynamicLowered
+#: What the passes did to each program.
+Reports = dict[tuple[Bucket, Target], list[PassReport]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +56,14 @@ class Compiled:
         path: The artifact.
         manifest: What it says about itself.
         executables: What was compiled, one a target and libtpu.
+        explanations: What the passes did, by bucket and target, if that was asked for.
         progress: How long each stage took, and what the user should know.
     """
 
     path: Path
     manifest: Manifest
     executables: tuple[CompiledTarget, ...]
+    explanations: tuple[Explanation, ...] = ()
     progress: Progress
 
 
@@ -86,6 +91,7 @@ def compile_model(
     *,
     progress: Progress | None = None,
     dump: Path | None = None,
+    explain: bool = False,
 ) -> Compiled:
     """Compiles a model and writes the artifact.
 
@@ -95,6 +101,7 @@ def compile_model(
         output: Where the artifact goes; what is there stays until the new one is complete.
         progress: Who follows the stages.
         dump: A folder for the IR after each pass and the optimized HLO of each target.
+        explain: Whether to say what the passes did, and estimate what the program costs without them.
 
     Raises:
         TpucError: The model cannot be compiled; see `tpuc.errors` for the ways.
@@ -108,9 +115,14 @@ def compile_model(
             lowered = _lower(exported, torch_mlir, platforms)
     captured = lowered.captured
     with progress.stage("passes"):
-        programs = {bucket: _optimize_all(lowered, bucket, request, dump) for bucket in request.programs()}
+        reports: Reports = {}
+        programs = {bucket: _optimize_all(lowered, bucket, request, dump, reports) for bucket in request.programs()}
     with progress.stage("compile"):
         executables = _compile_all(programs, request, dump)
+    explanations: tuple[Explanation, ...] = ()
+    if explain:
+        with progress.stage("explain"):
+            explanations = tuple(_explain(lowered, made, reports) for made in executables)
     with progress.stage("write"):
         packing = Packing(request, captured, lowered.dims, is_portable=lowered.is_portable)
         manifest, sections = packing.pack(model, programs, executables)
@@ -122,7 +134,9 @@ def compile_model(
         *_kernels_notes(executables),
     ):
         progress.note(note)
-    return Compiled(path=output, manifest=manifest, executables=executables, progress=progress)
+    return Compiled(
+        path=output, manifest=manifest, executables=executables, explanations=explanations, progress=progress
+    )
 
 
 def export_model(model: LoadedModel, request: CompileRequest) -> Capture | DynamicModel:
@@ -167,32 +181,55 @@ def _lower(exported: Capture | DynamicModel, torch_mlir: Worker, platforms: Coll
 
 
 def _optimize_all(
-    lowered: Lowered, bucket: Bucket, request: CompileRequest, dump: Path | None
+    lowered: Lowered, bucket: Bucket, request: CompileRequest, dump: Path | None, reports: Reports
 ) -> dict[Target, OptimizedProgram]:
     """Makes the program of each target, and one for the CPU where those hold kernels that only a TPU can run."""
-    programs = {target: _optimize(lowered, bucket, target, request, dump) for target in request.targets}
+    programs = {target: _optimize(lowered, bucket, target, request, dump, reports) for target in request.targets}
     if lowered.is_portable and all(program.has_kernels for program in programs.values()):
-        programs[CPU] = _optimize(lowered, bucket, CPU, request, dump)
+        programs[CPU] = _optimize(lowered, bucket, CPU, request, dump, reports)
     return programs
 
 
 def _optimize(
-    lowered: Lowered, bucket: Bucket, target: Target, request: CompileRequest, dump: Path | None
+    lowered: Lowered,
+    bucket: Bucket,
+    target: Target,
+    request: CompileRequest,
+    dump: Path | None,
+    reports: Reports,
 ) -> OptimizedProgram:
-    """Links the program for a target, runs the passes over it, and takes it apart."""
+    """Links the program for a target, runs the passes over it, whose reports it keeps, and takes it apart."""
     with mlir.make_context() as context, estimator_for(target) as estimator:
         module = lowered.module(target.platform, context, bucket)
         folder = dump and dump / str(target) / bucket_name(bucket)
-        masks: list[int] = []
+        kept = reports[bucket, target] = []
         run_passes(
             module,
             parse_pipeline(request.passes),
             target,
             estimator=estimator,
             dump=folder,
-            observer=lambda report: masks.append(report.rewrites.get(PadDynamic.MASKS, 0)),
+            observer=kept.append,
         )
-        return take_apart(module, masks=sum(masks))
+        return take_apart(module, masks=sum(report.rewrites.get(PadDynamic.MASKS, 0) for report in kept))
+
+
+def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports) -> Explanation:
+    """Says what the passes did for an executable, and estimates what the program would cost without them."""
+    target = made.executable.target
+    with mlir.make_context() as context, estimator_for(target) as estimator:
+        before = None
+        if estimator is not None:
+            module = lowered.module(target.platform, context, made.bucket)
+            run_passes(module, READABLE, target)
+            before = estimator.cycles(module)
+    return Explanation(
+        target=target,
+        bucket=made.bucket,
+        passes=tuple(reports[made.bucket, target]),
+        cycles_before=before,
+        cycles_after=made.cycles.total or None,
+    )
 
 
 def _compile_all(

@@ -1,0 +1,59 @@
+"""What the passes did to a program: `tpuc compile --explain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from tpuc.dims import Bucket, bucket_name
+from tpuc.passes import PassReport
+from tpuc.targets import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What the passes did to the program of one target.
+
+    Attributes:
+        target: The target.
+        bucket: What the sizes may be.
+        passes: What each pass did, in order.
+        cycles_before: The estimate for the program as it was lowered, with nothing done but what XLA needs to read
+            it; None where the compiler makes none or refuses the program.
+        cycles_after: The estimate for the program that was compiled; None where the compiler makes none.
+    """
+
+    target: Target
+    bucket: Bucket
+    passes: tuple[PassReport, ...]
+    cycles_before: int | None
+    cycles_after: int | None
+
+
+def explanation_table(explanation: Explanation) -> Table:
+    """One row for each pass: how often its rules fired and how long it took; then the estimates."""
+    title = " ".join(filter(None, (str(explanation.target), bucket_name(explanation.bucket))))
+    table = Table(
+        box=None, pad_edge=False, title=f"passes for {title}", title_justify="left", caption_justify="left",
+        caption=_estimates(explanation),
+    )  # fmt: skip
+    table.add_column("pass")
+    table.add_column("rewrites", justify="right")
+    table.add_column("time", justify="right")
+    table.add_column("by rule")
+    for report in explanation.passes:
+        rules = sorted(report.rewrites.items(), key=lambda item: (-item[1], item[0]))
+        total = sum(report.rewrites.values())
+        counted = ", ".join(f"{rule} {count}" for rule, count in rules)
+        table.add_row(report.text, f"{total:,}" if total else "-", f"{report.seconds:.2f} s", counted)
+    return table
+
+
+def _estimates(explanation: Explanation) -> str:
+    before, after = explanation.cycles_before, explanation.cycles_after
+    if after is None:
+        return "no estimate: the compiler for this target makes none"
+    if before is None:
+        return f"estimated cycles: {after:,}; the program as it was lowered cannot be compiled"
+    return f"estimated cycles: {before:,} as it was lowered, {after:,} after the passes, {after / before:.2f} of them"
