@@ -17,6 +17,7 @@ from tpuc.passes.fold_constants import FoldConstants
 from tpuc.passes.fold_transpose import FoldTranspose
 from tpuc.passes.hoist_weights import HoistWeights
 from tpuc.passes.narrow_f64 import NarrowF64
+from tpuc.passes.narrow_indices import NarrowIndices
 from tpuc.passes.pad_dynamic import PadDynamic
 from tpuc.passes.pad_to_tiles import PadToTiles
 from tpuc.passes.precision import Precision
@@ -49,6 +50,7 @@ PIPELINE: tuple[Pass, ...] = (
     NarrowF64(),  # before cse: it goes by source locations, and equal operations of two locations become one
     ExpandC128(),  # before cse: it reads the parts of a number again and again
     Cse(),  # so that the others have less to go through
+    NarrowIndices(),  # after cse: what is one value is narrowed once
     SimplifyArithmetic(),  # what computes nothing stands between operations that belong together
     UnbatchDot(),  # before simplify-shape, which turns the copy for a batch of one into a reshape
     SimplifyShape(),  # before fold-transpose: reshapes stand between transposes and products

@@ -45,6 +45,7 @@ FRAME = {
     "axes",
     "base",
     "bf16_storage",
+    "integer_ranges",
     "main",
     "padding",
     "padding_rules",
