@@ -108,7 +108,7 @@ def compile_command(
 ) -> None:
     """Compile MODEL: model.py, model.py:symbol, a .pt2 program, or a Hugging Face checkpoint folder."""
     from tpuc.api import compile as compile_model
-    from tpuc.report.explanation import explanation_table
+    from tpuc.report.explanation import explanation_report
     from tpuc.report.summary import summary
     from tpuc.terminal import TerminalProgress
 
@@ -132,7 +132,7 @@ def compile_command(
             progress=progress,
         )
     for explanation in compiled.explanations:
-        console.print(explanation_table(explanation))
+        console.print(explanation_report(explanation))
     console.print(summary(compiled.manifest, progress.seconds, progress.notes))
     click.echo(compiled.path)
 

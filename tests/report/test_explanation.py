@@ -10,7 +10,7 @@ from rich.console import Console
 
 import tpuc
 from tpuc.passes import PIPELINE, PassReport
-from tpuc.report.explanation import Explanation, explanation_table
+from tpuc.report.explanation import Explanation, explanation_report
 from tpuc.targets import CPU, Target
 
 _PASSES = (
@@ -22,13 +22,13 @@ _PASSES = (
 def _text(target: Target, before: int | None, after: int | None) -> list[str]:
     explanation = Explanation(target=target, bucket=(), passes=_PASSES, cycles_before=before, cycles_after=after)
     console = Console(file=io.StringIO(), width=100)
-    console.print(explanation_table(explanation))
+    console.print(explanation_report(explanation))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
 def test_rewrites_are_counted_by_rule_and_estimates_compared() -> None:
     lines = _text(Target.parse("v5e"), 2000, 1500)
-    assert lines[0] == "passes for v5e"
+    assert lines[0] == "the passes for v5e"
     assert lines[2].split() == ["cse", "-", "0.01", "s"]
     assert lines[3].split(maxsplit=4)[:2] == ["fold-transpose", "32"]
     assert lines[3].endswith("fold 30, swap 2")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from tpuc.dims import Bucket, bucket_name
 from tpuc.passes import PassReport
@@ -31,13 +33,10 @@ class Explanation:
     cycles_after: int | None
 
 
-def explanation_table(explanation: Explanation) -> Table:
+def explanation_report(explanation: Explanation) -> RenderableType:
     """One row for each pass: how often its rules fired and how long it took; then the estimates."""
     title = " ".join(filter(None, (str(explanation.target), bucket_name(explanation.bucket))))
-    table = Table(
-        box=None, pad_edge=False, title=f"passes for {title}", title_justify="left", caption_justify="left",
-        caption=_estimates(explanation),
-    )  # fmt: skip
+    table = Table(box=None, pad_edge=False)
     table.add_column("pass")
     table.add_column("rewrites", justify="right")
     table.add_column("time", justify="right")
@@ -47,7 +46,7 @@ def explanation_table(explanation: Explanation) -> Table:
         total = sum(report.rewrites.values())
         counted = ", ".join(f"{rule} {count}" for rule, count in rules)
         table.add_row(report.text, f"{total:,}" if total else "-", f"{report.seconds:.2f} s", counted)
-    return table
+    return Group(Text(f"the passes for {title}"), table, Text(_estimates(explanation)))
 
 
 def _estimates(explanation: Explanation) -> str:
