@@ -76,14 +76,14 @@ zoo/%: $(STAMP)  ## Build one model for TARGETS, and report
 	$(call build_zoo,$*)
 
 # Each prints a table, and fails if a limit is not kept.
-BENCHMARKS := program_quality start memory cpu llama dynamic
+BENCHMARKS := program_quality start memory cpu llama dynamic passes
 
 bench: $(STAMP)  ## Run every benchmark, one after the other
 	@$(MAKE) --no-print-directory --keep-going --jobs=1 $(BENCHMARKS:%=bench-%)
 
 bench-quality: bench-program_quality  ## Compare compiled programs with torch-mlir's and with JAX by hand
 
-bench-%: $(STAMP)  ## Run one benchmark: start, memory, cpu, llama, dynamic
+bench-%: $(STAMP)  ## Run one benchmark: start, memory, cpu, llama, dynamic, passes
 	$(BIN)/python -m benchmarks.$*
 
 coverage: $(STAMP)  ## Measure how much of PyTorch compiles, and write docs/coverage.md; started again, it goes on

@@ -2,7 +2,9 @@
 
     python -m benchmarks.passes
     python -m benchmarks.passes --model minilm
+    python -m benchmarks.passes --only-write    # after a change to the list of passes, without measuring
 
+The figures are kept in docs/passes.json, which other models' stay in when one is measured again.
 Nothing is run: what counts is what libtpu estimates for v5e, and the temporaries that it asks for. A program that comes
 out of the passes as another has before is not compiled again, so an interrupted run goes on where it was.
 """
@@ -47,7 +49,9 @@ from tpuc.worker import Worker
 
 TARGET = Target.parse("v5e")
 DOCUMENT = ROOT / "docs" / "passes.md"
-_RESULTS = BENCH / "passes"
+FIGURES = ROOT / "docs" / "passes.json"
+_KEPT = BENCH / "passes"
+_PACKAGES = ("torch", "jaxlib", "libtpu")
 #: The passes without which programs are measured; of precision all modes are.
 _TAKEN_OUT = tuple(dict.fromkeys(each.name for each in PIPELINE if not isinstance(each, Precision)))
 
@@ -133,12 +137,14 @@ class Measured:
 
     Attributes:
         model: Its name.
+        versions: Of what made and compiled the programs.
         whole: With all passes.
         without: Without each pass, by its name.
         precisions: In each precision, by the mode.
     """
 
     model: str
+    versions: Mapping[str, str]
     whole: Figures
     without: Mapping[str, Figures] = field(default_factory=dict)
     precisions: Mapping[str, Figures] = field(default_factory=dict)
@@ -175,7 +181,8 @@ class Laboratory:
             precisions[mode] = self._figures(asked)
             notify(f"{self._model.name} in {mode}: {precisions[mode].cycles:,}")
         self._close()
-        return Measured(model=self._model.name, whole=whole, without=without, precisions=precisions)
+        versions = {package: version(package) for package in _PACKAGES}
+        return Measured(model=self._model.name, versions=versions, whole=whole, without=without, precisions=precisions)
 
     def _figures(self, passes: Sequence[Pass]) -> Figures:
         with mlir.make_context() as context:
@@ -242,10 +249,10 @@ def reasons() -> dict[str, list[str]]:
 def report(measured: Sequence[Measured]) -> str:
     """Writes the whole document."""
     models = [(model, each) for model in MODELS for each in measured if each.model == model.name]
-    versions = ", ".join(f"{package} {version(package)}" for package in ("torch", "jaxlib", "libtpu"))
+    versions = {f"{package} {number}" for each in measured for package, number in each.versions.items()}
     parts = [
         _HEAD,
-        f"Measured with {versions}.\n",
+        f"Measured with {', '.join(sorted(versions))}.\n",
         _table(
             ("column", "model", "cycles", "temporaries", "arguments"),
             [(model.name, model.title, f"{each.whole.cycles:,}", *_sizes(each.whole)) for model, each in models],
@@ -256,14 +263,14 @@ def report(measured: Sequence[Measured]) -> str:
         _BOUGHT,
         _table(
             ("without", *(model.name for model, _ in models)),
-            [(f"`{name}`", *(_cell(each.without[name], each.whole) for _, each in models)) for name in _TAKEN_OUT],
+            [(f"`{name}`", *(_cell(each.without.get(name), each.whole) for _, each in models)) for name in _TAKEN_OUT],
         ),
         "## What each precision buys\n",
         _PRECISIONS,
         _table(
             ("precision", *(model.name for model, _ in models)),
             [
-                (f"`{mode}`", *(_precision_cell(each.precisions[mode], each.whole) for _, each in models))
+                (f"`{mode}`", *(_precision_cell(each.precisions.get(mode), each.whole) for _, each in models))
                 for mode in MODES
             ],
         ),
@@ -301,7 +308,9 @@ def _passes() -> Iterator[tuple[str, ...]]:
         yield str(number), f"`{each.name}`", " ".join(doc.split("\n\n")[0].split()), reason
 
 
-def _cell(figures: Figures, whole: Figures) -> str:
+def _cell(figures: Figures | None, whole: Figures) -> str:
+    if figures is None:
+        return "not measured"
     if figures.fails:
         return "does not compile"
     if figures.program == whole.program:
@@ -311,7 +320,9 @@ def _cell(figures: Figures, whole: Figures) -> str:
     return text if abs(more) < 1 << 14 else f"{text}, {more / (1 << 20):+.1f} MiB"
 
 
-def _precision_cell(figures: Figures, whole: Figures) -> str:
+def _precision_cell(figures: Figures | None, whole: Figures) -> str:
+    if figures is None:
+        return "not measured"
     if figures.fails:
         return "does not compile"
     return f"{figures.cycles / whole.cycles:.3f}, {figures.argument_bytes / (1 << 20):,.0f} MiB"
@@ -326,18 +337,24 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def read_measured(folder: Path) -> list[Measured]:
-    """Reads what was measured before, of all models."""
+def read_measured() -> list[Measured]:
+    """Reads what has been measured, of all models."""
+    if not FIGURES.is_file():
+        return []
     found = []
-    for model in MODELS:
-        path = folder / f"{model.name}.model.json"
-        if path.is_file():
-            fields = json.loads(path.read_bytes())
-            figures = {
-                key: {name: Figures(**each) for name, each in fields[key].items()} for key in ("without", "precisions")
-            }
-            found.append(Measured(model=model.name, whole=Figures(**fields["whole"]), **figures))
+    for fields in json.loads(FIGURES.read_bytes()):
+        tables = {
+            key: {name: Figures(**each) for name, each in fields[key].items()} for key in ("without", "precisions")
+        }
+        found.append(Measured(**{**fields, **tables, "whole": Figures(**fields["whole"])}))
     return found
+
+
+def _keep(measured: Measured) -> None:
+    """Puts figures of a model in the place of older ones."""
+    others = [each for each in read_measured() if each.model != measured.model]
+    with replacing(FIGURES) as replacement:
+        replacement.file.write(json.dumps(list(map(asdict, [*others, measured])), indent=1).encode() + b"\n")
 
 
 @click.command()
@@ -348,26 +365,21 @@ def read_measured(folder: Path) -> list[Measured]:
     type=click.Choice([model.name for model in MODELS]),
     help="Only this model; may be given several times.",
 )
-def main(names: Sequence[str]) -> None:
+@click.option("--only-write", is_flag=True, help="Write docs/passes.md from what was measured before.")
+def main(names: Sequence[str], only_write: bool) -> None:
     """Measure every pass on every model."""
     ignore_known_warnings()
-    _RESULTS.mkdir(parents=True, exist_ok=True)
+    _KEPT.mkdir(parents=True, exist_ok=True)
+    chosen = [] if only_write else [model for model in MODELS if not names or model.name in names]
     with LibtpuEstimator(TARGET) as estimator:
-        for model in MODELS:
-            if names and model.name not in names:
-                continue
-            measured = Laboratory(model, estimator, _RESULTS).measure(lambda text: print(text, file=sys.stderr))
-            with replacing(_RESULTS / f"{model.name}.model.json") as replacement:
-                replacement.file.write(json.dumps(asdict(measured), indent=1).encode())
-    measured_all = read_measured(_RESULTS)
+        for model in chosen:
+            _keep(Laboratory(model, estimator, _KEPT).measure(lambda text: print(text, file=sys.stderr)))
+    measured = read_measured()
     with replacing(DOCUMENT) as replacement:
-        replacement.file.write(report(measured_all).encode())
-    columns = (
-        Column(key="pass", title="without"),
-        *(Column(key=each.model, title=each.model) for each in measured_all),
-    )
+        replacement.file.write(report(measured).encode())
+    columns = (Column(key="pass", title="without"), *(Column(key=each.model, title=each.model) for each in measured))
     rows = [
-        {"pass": name} | {each.model: _cell(each.without[name], each.whole) for each in measured_all}
+        {"pass": name} | {each.model: _cell(each.without.get(name), each.whole) for each in measured}
         for name in _TAKEN_OUT
     ]
     sys.exit(publish("passes", Result(title="Cycles without each pass, v5e", columns=columns, rows=rows)))

@@ -54,7 +54,7 @@ PIPELINE: tuple[Pass, ...] = (
     SimplifyArithmetic(),  # what computes nothing stands between operations that belong together
     UnbatchDot(),  # before simplify-shape, which turns the copy for a batch of one into a reshape
     SimplifyShape(),  # before fold-transpose: reshapes stand between transposes and products
-    FoldTranspose(),
+    FoldTranspose(),  # after what simplifies: only transposes that are needed are moved to where they cost nothing
     RecomposeAttention(),  # after fold-transpose: it goes by products of plain rows and columns
     Precision(),  # after recompose-attention: it must know a softmax; before all that asks what a program costs
     ScaleBeforeReduce(),  # after simplify-shape: it looks through one reshape, not through two
@@ -63,7 +63,7 @@ PIPELINE: tuple[Pass, ...] = (
     AttentionKernel(),  # after cse: queries and keys are rotated by the same tables, not by equal ones
     Cse(),  # each kernel lays out the same masks and tables anew
     PadToTiles(),  # late: what else a product would meet is settled
-    SpaceToDepth(),
+    SpaceToDepth(),  # late too: it asks what a convolution costs as it will be
     HoistWeights(),  # last: the others look for patterns in what it takes away
 )
 
