@@ -13,17 +13,17 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch.export import ExportedProgram
 
 from tpuc import mlir
 from tpuc.backend.compile import Executable, compile_program
 from tpuc.backend.estimate import estimator_for
 from tpuc.dims import Bucket, bucket_name, largest_step
-from tpuc.errors import UnsupportedOpError
 from tpuc.fake import fake_weights
 from tpuc.frontend import stablehlo
-from tpuc.frontend.bodies import survey
-from tpuc.frontend.capture import Capture, capture, export
+from tpuc.frontend.bodies import capture_for
+from tpuc.frontend.capture import Capture, export
 from tpuc.frontend.dynamic import DynamicLowered, DynamicModel, export_dynamic, lower_dynamic
 from tpuc.loader import LoadedModel
 from tpuc.lowerings.platforms import Platform
@@ -37,7 +37,9 @@ from tpuc.request import CompileRequest
 from tpuc.runtime.artifact import write_artifact
 from tpuc.runtime.files import replacing
 from tpuc.runtime.manifest import Manifest
+from tpuc.runtime.sizes import SizeRange
 from tpuc.runtime.spec import TensorSpec
+from tpuc.shapes import InputSpec
 from tpuc.targets import CPU, Target
 from tpuc.worker import Worker
 
@@ -131,9 +133,7 @@ def export_model(model: LoadedModel, request: CompileRequest) -> Capture | Dynam
     with_weights = request.weights != "none"
     if not request.sizes or isinstance(model.program, ExportedProgram):
         return capture_model(model, platforms, with_weights=with_weights)
-    specs = [spec for spec in request.shapes if isinstance(spec, TensorSpec)]
-    with nullcontext() if with_weights else fake_weights(model.program):
-        return export_dynamic(model.program, model.args, model.kwargs, specs, request.sizes)
+    return export_any_size(model, request.shapes, request.sizes, with_weights=with_weights)
 
 
 def capture_model(model: LoadedModel, platforms: Collection[Platform], *, with_weights: bool) -> Capture:
@@ -143,11 +143,7 @@ def capture_model(model: LoadedModel, platforms: Collection[Platform], *, with_w
         UnsupportedOpError: Sizes depend on the data; all else that the platforms lack is reported with them.
     """
     with exported(model, with_weights=with_weights) as program:
-        try:
-            return capture(program)
-        except UnsupportedOpError as error:
-            refused = error.operators
-    raise UnsupportedOpError((*refused, *survey(program.graph, platforms)))
+        return capture_for(program, platforms)
 
 
 @contextmanager
@@ -158,6 +154,16 @@ def exported(model: LoadedModel, *, with_weights: bool) -> Iterator[ExportedProg
         return
     with nullcontext() if with_weights else fake_weights(model.program):
         yield export(model.program, model.args, model.kwargs)
+
+
+def export_any_size(
+    model: LoadedModel, shapes: Sequence[InputSpec], sizes: Sequence[SizeRange], *, with_weights: bool
+) -> DynamicModel:
+    """Exports a model, which is no exported program, with named sizes; with fake weights if it is to have none."""
+    assert isinstance(model.program, torch.nn.Module)
+    specs = [spec for spec in shapes if isinstance(spec, TensorSpec)]
+    with nullcontext() if with_weights else fake_weights(model.program):
+        return export_dynamic(model.program, model.args, model.kwargs, specs, sizes)
 
 
 def _lower(exported: Capture | DynamicModel, torch_mlir: Worker, platforms: Collection[Platform]) -> Lowered:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -93,6 +94,33 @@ def bilinear(x: Array, y: Array, weight: Array, bias: Array | None = None) -> Ar
     """`x @ weight[o] @ y` for each output o, of vectors in the last dimensions."""
     z = jnp.einsum("...i,oij,...j->...o", x, weight, y)
     return z if bias is None else z + bias
+
+
+@lowering("aten._trilinear.default", why="one product over all dimensions that are summed")
+def trilinear(
+    x: Array,
+    y: Array,
+    z: Array,
+    expand_x: Sequence[int],
+    expand_y: Sequence[int],
+    expand_z: Sequence[int],
+    summed: Sequence[int],
+    _unroll_dim: int = 1,
+) -> Array:
+    """`(x * y * z).sum(summed)`, where each operand first gets dimensions of one at the places of its `expand`."""
+    rank = x.ndim + len(expand_x)
+    operands: list[Any] = []
+    sizes = [1] * rank
+    for operand, expand in ((x, expand_x), (y, expand_y), (z, expand_z)):
+        dims = [dim for dim in range(rank) if dim not in {each % rank for each in expand}]
+        # What is broadcast has one element there: it takes no part in the product along it.
+        own = [dim for dim, size in zip(dims, operand.shape, strict=True) if size != 1]
+        operands += [operand.reshape([size for size in operand.shape if size != 1]), own]
+        for dim, size in zip(dims, operand.shape, strict=True):
+            sizes[dim] = size if size != 1 else sizes[dim]
+    kept = [dim for dim in range(rank) if dim not in {each % rank for each in summed}]
+    product = jnp.einsum(*operands, [dim for dim in kept if sizes[dim] != 1])
+    return product.reshape([sizes[dim] for dim in kept])
 
 
 def _summed_over_batch(x: Array, y: Array) -> Array:

@@ -120,7 +120,13 @@ def transpose(x: Array, first: int, second: int) -> Array:
     return jnp.swapaxes(x, first, second) if x.ndim else x
 
 
-@lowering("aten.t.default", "aten.numpy_T.default", "aten.mT.default", why="a transpose")
+@lowering("aten.numpy_T.default", why="a transpose")
+def reverse_dimensions(x: Array) -> Array:
+    """Turns the order of all dimensions around."""
+    return jnp.transpose(x)
+
+
+@lowering("aten.t.default", "aten.mT.default", why="a transpose")
 def matrix_transpose(x: Array) -> Array:
     """Swaps the last two dimensions; vectors stay."""
     return jnp.swapaxes(x, -1, -2) if x.ndim >= 2 else x
