@@ -33,6 +33,7 @@ from tpuc.passes.pad_dynamic import PadDynamic
 from tpuc.program import OptimizedProgram, take_apart
 from tpuc.progress import Progress
 from tpuc.report.cycles import Cycles, count_cycles
+from tpuc.report.wide_arithmetic import wide_note, wide_places
 from tpuc.request import CompileRequest
 from tpuc.runtime.artifact import write_artifact
 from tpuc.runtime.files import replacing
@@ -122,6 +123,7 @@ def compile_model(
         *captured.notes,
         *_buckets_note(request),
         *_kernels_notes(executables),
+        *_wide_note(programs),
     ):
         progress.note(note)
     return Compiled(path=output, manifest=manifest, executables=executables, progress=progress)
@@ -198,7 +200,8 @@ def _optimize(
             dump=folder,
             observer=lambda report: masks.append(report.rewrites.get(PadDynamic.MASKS, 0)),
         )
-        return take_apart(module, masks=sum(masks))
+        wide = wide_places(module) if target.platform == "tpu" else ()
+        return take_apart(module, masks=sum(masks), wide_places=wide)
 
 
 def _compile_all(
@@ -242,6 +245,15 @@ def _buckets_note(request: CompileRequest) -> Iterator[str]:
         count = len(request.programs())
         programs = f"{count} programs" if count > 1 else "1 program"
         yield f"buckets {buckets}: {programs} a target; padding makes an input at most {step:.3g} times as long"
+
+
+def _wide_note(programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]]) -> Iterator[str]:
+    """Where TPUs are left with 64-bit arithmetic."""
+    note = wide_note(
+        place for by_target in programs.values() for each in by_target.values() for place in each.wide_places
+    )
+    if note:
+        yield note
 
 
 def _kernels_notes(executables: Sequence[CompiledTarget]) -> Iterator[str]:

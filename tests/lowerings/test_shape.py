@@ -72,3 +72,8 @@ def test_casts_round_to_zero_and_wrap() -> None:
     check(lambda x: x.to(torch.int8), torch.tensor([300, -129]))
     check(lambda x: x.to(torch.bool), torch.tensor([0.0, 0.1, float("nan")]))
     check(lambda x: x.to(torch.complex64), X)
+
+
+@pytest.mark.parametrize("start", [0, 2, -3])
+def test_a_range_whose_start_is_computed(start: int) -> None:
+    check(lambda x: x.narrow(-1, torch.tensor(start), 2), X)

@@ -207,6 +207,12 @@ def narrow(x: Array, dim: int, start: int, length: int) -> Array:
     return lax.slice_in_dim(x, start, start + length, axis=dim)
 
 
+@lowering("aten.narrow.Tensor", why="a slice whose start is computed")
+def narrow_from(x: Array, dim: int, start: Array, length: int) -> Array:
+    """A range of a dimension; a negative start counts from the end."""
+    return lax.dynamic_slice_in_dim(x, start.reshape(()), length, axis=dim % x.ndim)
+
+
 @lowering("aten.unbind.int", why="several results")
 def unbind(x: Array, dim: int = 0) -> list[Array]:
     """Every element of a dimension, which goes."""
