@@ -39,12 +39,19 @@ class CaseResult:
 
 
 def read_results(path: Path) -> list[CaseResult]:
-    """Reads what runs left, the newest of each case; a last line that was cut off is dropped."""
+    """Reads what runs left, the newest of each case; a last line that was cut off is dropped.
+
+    That the cases of a name could not be listed is forgotten once they have been.
+    """
     if not path.exists():
         return []
     lines = path.read_text().splitlines(keepends=True)
     results = [CaseResult(**json.loads(line)) for line in lines if line.endswith("\n")]
-    return list({(result.suite, result.name, result.case): result for result in results}.values())
+    newest: dict[tuple[str, str, str], CaseResult] = {}
+    for result in results:
+        newest.pop((result.suite, result.name, ""), None)
+        newest[result.suite, result.name, result.case] = result
+    return list(newest.values())
 
 
 def to_lines(results: Iterable[CaseResult]) -> str:

@@ -34,6 +34,8 @@ _NO_LAYERS = frozenset(
         "RNNCellBase",
     }
 )
+#: Draw random numbers in any mode.
+_ALWAYS_RANDOM = frozenset({"FractionalMaxPool2d", "FractionalMaxPool3d"})
 #: Draw random numbers in training mode, which they are in when they are made.
 _RANDOM = frozenset(
     {
@@ -43,8 +45,6 @@ _RANDOM = frozenset(
         "Dropout2d",
         "Dropout3d",
         "FeatureAlphaDropout",
-        "FractionalMaxPool2d",
-        "FractionalMaxPool3d",
         "RReLU",
         "Transformer",
         "TransformerDecoder",
@@ -152,7 +152,7 @@ def run(runner: Runner, name: str, case: str) -> Verdict:
     if mode:
         module = copy.deepcopy(call.module).eval()
         return run_module(runner, module, call.args, call.kwargs)
-    return run_module(runner, call.module, call.args, call.kwargs, random=name in _RANDOM)
+    return run_module(runner, call.module, call.args, call.kwargs, random=name in _RANDOM | _ALWAYS_RANDOM)
 
 
 @lru_cache(maxsize=8)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import tpuc
 from tpuc.checking import check_model
-from tpuc.errors import ExportError, UnsupportedOp, UnsupportedOpError
+from tpuc.errors import ExportError, PassError, RequestError, UnsupportedOp, UnsupportedOpError
 from tpuc.frontend.importer import import_graph
 from tpuc.frontend.stablehlo import WORKER, lower
 from tpuc.loader import load_model
@@ -204,6 +204,52 @@ def test_what_cannot_be_exported_is_an_error() -> None:
 
     with pytest.raises(ExportError, match="depends on the values of its tensors"):
         tpuc.check(Branch(), (torch.eye(4),))
+
+
+class _Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.softmax(self.linear(x), 0)
+
+
+class _OpaqueRows(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.checked.opaque(x, [x]) + torch.nonzero(x).sum()
+
+
+class _Roll(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.roll(3, 0)
+
+
+def test_named_sizes_are_checked_as_they_are_compiled(tmp_path: Path) -> None:
+    names: dict[str, Any] = {"shapes": "x=f32[rows,4]", "dims": "rows=2..5", "targets": ["cpu", "v5e"]}
+    check = tpuc.check(_Scaled(), **names)
+    assert [use.operator for use in check.uses] == ["aten.linear.default", "aten.softmax.int"]
+    check.raise_if_unsupported()
+    with pytest.raises(RequestError, match="no input has a dimension of the size other"):
+        tpuc.check(_Scaled(), shapes="x=f32[rows,4]", dims="rows=2..5 other=1..2")
+
+    check = tpuc.check(_OpaqueRows(), **names)
+    assert [op.operator for op in check.unsupported] == ["aten.nonzero.default", "checked.opaque.default"]
+    with pytest.raises(UnsupportedOpError) as error:
+        tpuc.compile(_OpaqueRows(), **names, output=tmp_path / "out.bin")
+    assert error.value.operators == check.unsupported
+
+
+def test_an_operation_with_no_exact_form_in_padding_is_found(tmp_path: Path) -> None:
+    names: dict[str, Any] = {"shapes": "x=f32[rows,4]", "dims": "rows=2..5"}
+    check = tpuc.check(_Roll(), **names)
+    assert check.unsupported == ()
+    with pytest.raises(PassError) as expected:
+        check.raise_if_unsupported()
+    with pytest.raises(PassError) as error:
+        tpuc.compile(_Roll(), **names, output=tmp_path / "out.bin")
+    assert error.value.what.splitlines()[0] == expected.value.what.splitlines()[0]
+    assert check.to_json()["any_size_error"].startswith("pass pad-dynamic failed: ")
 
 
 _NET = """

@@ -140,6 +140,7 @@ def check(
     kwargs: Mapping[str, Any] | None = None,
     *,
     shapes: str | None = None,
+    dims: str | None = None,
     targets: Sequence[str] = ("cpu",),
     training: bool = False,
     plugins: Sequence[str] = (),
@@ -151,11 +152,11 @@ def check(
     Raises:
         TpucError: The model cannot be loaded or exported. What cannot be lowered is in the result.
     """
-    specs = parse_shapes(shapes) if shapes else ()
+    specs, sizes, _ = _sizes(parse_shapes(shapes) if shapes else (), dims, None)
     parsed = tuple(dict.fromkeys(map(Target.parse, targets)))
     load_plugins(plugins)
-    loaded = _load(model, args, dict(kwargs or {}), specs, training=training, with_weights=False)
-    return check_model(loaded, parsed)
+    loaded = _load(model, args, dict(kwargs or {}), _static(specs, sizes), training=training, with_weights=False)
+    return check_model(loaded, parsed, shapes=specs, sizes=sizes.ranges if sizes else ())
 
 
 def _load(

@@ -140,6 +140,7 @@ def compile_command(
 @main.command("check")
 @click.argument("model")
 @click.option("--shapes", metavar="SPEC", help="The inputs, as for compile.")
+@click.option("--dims", metavar="SPEC", help="What named sizes in the shapes may be, as for compile.")
 @click.option("--target", "targets", metavar="T", multiple=True, help="As for compile. [default: cpu]")
 @click.option("--training", is_flag=True, help="Keep the mode that the module has, instead of inference mode.")
 @PLUGIN
@@ -149,6 +150,7 @@ def check_command(
     guard: Guard,
     model: str,
     shapes: str | None,
+    dims: str | None,
     targets: tuple[str, ...],
     training: bool,
     plugins: tuple[str, ...],
@@ -159,7 +161,7 @@ def check_command(
     from tpuc.report.operators import uses_table
 
     guard.at(f"the check of {model}")
-    found = check(model, shapes=shapes, targets=targets or ("cpu",), training=training, plugins=plugins)
+    found = check(model, shapes=shapes, dims=dims, targets=targets or ("cpu",), training=training, plugins=plugins)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=2))
     else:

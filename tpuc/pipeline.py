@@ -13,17 +13,17 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch.export import ExportedProgram
 
 from tpuc import mlir
 from tpuc.backend.compile import Executable, compile_program
 from tpuc.backend.estimate import estimator_for
 from tpuc.dims import Bucket, bucket_name, largest_step
-from tpuc.errors import UnsupportedOpError
 from tpuc.fake import fake_weights
 from tpuc.frontend import stablehlo
-from tpuc.frontend.bodies import survey
-from tpuc.frontend.capture import Capture, capture, export
+from tpuc.frontend.bodies import capture_for
+from tpuc.frontend.capture import Capture, export
 from tpuc.frontend.dynamic import DynamicLowered, DynamicModel, export_dynamic, lower_dynamic
 from tpuc.loader import LoadedModel
 from tpuc.lowerings.platforms import Platform
@@ -34,11 +34,14 @@ from tpuc.program import OptimizedProgram, take_apart
 from tpuc.progress import Progress
 from tpuc.report.cycles import Cycles, count_cycles
 from tpuc.report.explanation import Explanation
+from tpuc.report.wide_arithmetic import wide_note, wide_places
 from tpuc.request import CompileRequest
 from tpuc.runtime.artifact import write_artifact
 from tpuc.runtime.files import replacing
 from tpuc.runtime.manifest import Manifest
+from tpuc.runtime.sizes import SizeRange
 from tpuc.runtime.spec import TensorSpec
+from tpuc.shapes import InputSpec
 from tpuc.targets import CPU, Target
 from tpuc.worker import Worker
 
@@ -132,6 +135,7 @@ def compile_model(
         *captured.notes,
         *_buckets_note(request),
         *_kernels_notes(executables),
+        *_wide_note(programs),
     ):
         progress.note(note)
     return Compiled(
@@ -145,9 +149,7 @@ def export_model(model: LoadedModel, request: CompileRequest) -> Capture | Dynam
     with_weights = request.weights != "none"
     if not request.sizes or isinstance(model.program, ExportedProgram):
         return capture_model(model, platforms, with_weights=with_weights)
-    specs = [spec for spec in request.shapes if isinstance(spec, TensorSpec)]
-    with nullcontext() if with_weights else fake_weights(model.program):
-        return export_dynamic(model.program, model.args, model.kwargs, specs, request.sizes)
+    return export_any_size(model, request.shapes, request.sizes, with_weights=with_weights)
 
 
 def capture_model(model: LoadedModel, platforms: Collection[Platform], *, with_weights: bool) -> Capture:
@@ -157,11 +159,7 @@ def capture_model(model: LoadedModel, platforms: Collection[Platform], *, with_w
         UnsupportedOpError: Sizes depend on the data; all else that the platforms lack is reported with them.
     """
     with exported(model, with_weights=with_weights) as program:
-        try:
-            return capture(program)
-        except UnsupportedOpError as error:
-            refused = error.operators
-    raise UnsupportedOpError((*refused, *survey(program.graph, platforms)))
+        return capture_for(program, platforms)
 
 
 @contextmanager
@@ -172,6 +170,16 @@ def exported(model: LoadedModel, *, with_weights: bool) -> Iterator[ExportedProg
         return
     with nullcontext() if with_weights else fake_weights(model.program):
         yield export(model.program, model.args, model.kwargs)
+
+
+def export_any_size(
+    model: LoadedModel, shapes: Sequence[InputSpec], sizes: Sequence[SizeRange], *, with_weights: bool
+) -> DynamicModel:
+    """Exports a model, which is no exported program, with named sizes; with fake weights if it is to have none."""
+    assert isinstance(model.program, torch.nn.Module)
+    specs = [spec for spec in shapes if isinstance(spec, TensorSpec)]
+    with nullcontext() if with_weights else fake_weights(model.program):
+        return export_dynamic(model.program, model.args, model.kwargs, specs, sizes)
 
 
 def _lower(exported: Capture | DynamicModel, torch_mlir: Worker, platforms: Collection[Platform]) -> Lowered:
@@ -211,7 +219,9 @@ def _optimize(
             dump=folder,
             observer=kept.append,
         )
-        return take_apart(module, masks=sum(report.rewrites.get(PadDynamic.MASKS, 0) for report in kept))
+        wide = wide_places(module) if target.platform == "tpu" else ()
+        masks = sum(report.rewrites.get(PadDynamic.MASKS, 0) for report in kept)
+        return take_apart(module, masks=masks, wide_places=wide)
 
 
 def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports) -> Explanation:
@@ -273,6 +283,15 @@ def _buckets_note(request: CompileRequest) -> Iterator[str]:
         count = len(request.programs())
         programs = f"{count} programs" if count > 1 else "1 program"
         yield f"buckets {buckets}: {programs} a target; padding makes an input at most {step:.3g} times as long"
+
+
+def _wide_note(programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]]) -> Iterator[str]:
+    """Where TPUs are left with 64-bit arithmetic."""
+    note = wide_note(
+        place for by_target in programs.values() for each in by_target.values() for place in each.wide_places
+    )
+    if note:
+        yield note
 
 
 def _kernels_notes(executables: Sequence[CompiledTarget]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 from tpuc import mlir
 from tpuc.passes.main import ARGUMENT, Function, Main, name_of
 from tpuc.passes.tensors import find_products, precisions
+from tpuc.report.wide_arithmetic import WidePlace
 from tpuc.runtime.manifest import Argument, ArgumentKind
 from tpuc.runtime.spec import TensorSpec
 
@@ -42,6 +43,7 @@ class OptimizedProgram:
         has_kernels: Whether it holds machine code for a TPU, and so runs nowhere else.
         products: How many products it has, by dtype and precision; see `ProgramInfo`.
         masks: How many masks keep padding from what it computes.
+        wide_places: Where it computes with 64-bit numbers, if it is for a TPU.
     """
 
     main: bytes
@@ -50,14 +52,16 @@ class OptimizedProgram:
     has_kernels: bool
     products: dict[str, int]
     masks: int = 0
+    wide_places: tuple[WidePlace, ...] = ()
 
 
-def take_apart(module: ir.Module, *, masks: int = 0) -> OptimizedProgram:
+def take_apart(module: ir.Module, *, masks: int = 0, wide_places: tuple[WidePlace, ...] = ()) -> OptimizedProgram:
     """Makes portable programs of a module's `@main` and of the functions that prepare tensors for it.
 
     Args:
         module: A module after the passes; the functions for preparing leave it.
         masks: How many masks the passes put into it.
+        wide_places: Where it computes with 64-bit numbers, if it is for a TPU.
     """
     main = Main(module)
     arguments = tuple(_argument(each) for each in main.argument_names)
@@ -69,6 +73,7 @@ def take_apart(module: ir.Module, *, masks: int = 0) -> OptimizedProgram:
         products=dict(Counter(map(_product_text, find_products(module)))),
         has_kernels=any(map(_is_kernel, mlir.find(module, "stablehlo.custom_call"))),
         masks=masks,
+        wide_places=wide_places,
     )
 
 

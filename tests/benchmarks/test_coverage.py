@@ -84,6 +84,15 @@ def test_results_of_an_interrupted_run_are_read(tmp_path: Path) -> None:
     assert read_results(path) == [_RESULTS[0], again, *_RESULTS[2:]]
 
 
+def test_cases_that_could_not_be_listed_are_forgotten_once_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    unlisted = CaseResult(suite="operators", name="add", case="", outcome="crashed")
+    path.write_text(to_lines([unlisted, *_RESULTS]))
+    assert read_results(path) == _RESULTS
+    path.write_text(to_lines([unlisted]))
+    assert read_results(path) == [unlisted]
+
+
 def test_the_table_of_gaps_is_strict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coverage_gaps, "GAPS", ())
     assert unexplained(_RESULTS) == [_RESULTS[1]]

@@ -240,3 +240,15 @@ def test_a_function_that_is_mapped_over_a_dimension_is_captured_as_operators() -
     captured = _capture(Mapped(), torch.zeros(3, 4), torch.zeros(3, 4))
     targets = [node.target for node in captured.graph.nodes if node.op == "call_function"]
     assert all(isinstance(target, torch._ops.OpOverload) for target in targets)
+
+
+def test_a_tensor_that_is_resized_when_it_is_new_has_its_size_at_once() -> None:
+    class Resized(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            output = x.new().resize_as_(x)
+            output.copy_(x)[0].zero_()
+            return output + x.new().resize_(2, 3).fill_(1.0)
+
+    captured = _capture(Resized(), torch.zeros(2, 3))
+    assert captured.results[0].meta == TensorMeta(shape=(2, 3), dtype=torch.float32)
+    assert "resize" not in str(captured.graph)

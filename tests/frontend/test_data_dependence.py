@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -30,7 +31,8 @@ def _capture(function: Callable[..., Any], *args: Tensor) -> Capture:
 def _results(function: Callable[..., Any], *args: Tensor) -> list[Any]:
     with jax.enable_x64(True):
         return [
-            np.asarray(result) for result in evaluate_graph(_capture(function, *args).graph, [a.numpy() for a in args])
+            np.asarray(result)
+            for result in evaluate_graph(_capture(function, *args).graph, [jnp.asarray(a.numpy()) for a in args])
         ]
 
 
@@ -53,6 +55,7 @@ def test_every_size_that_depends_on_the_data_is_named_at_once() -> None:
     ]
     assert "its result has a size that depends on the data" in str(error.value)
     assert "torch.nonzero_static(x, size=n)" in str(error.value)
+    assert "x[tuple(torch.nonzero_static(mask, size=n).T)]" in str(error.value)
 
 
 def test_a_number_as_a_size_is_refused_where_it_becomes_one() -> None:
@@ -90,6 +93,37 @@ def test_numbers_that_are_returned_are_tensors_of_no_dimensions() -> None:
         ("float64", 4.0),
         ("bool", True),
     ]
+
+
+def _chosen(x: Tensor, mask: Tensor, n: int) -> Tensor:
+    return x[tuple(torch.nonzero_static(mask, size=n).T)]
+
+
+def _is_new(x: Tensor) -> Tensor:
+    return torch.cat([x[:1] == x[:1], x[1:] != x[:-1]])
+
+
+_V = torch.tensor([3, 1, 1, 0, 3, 3, 2])
+
+
+@pytest.mark.parametrize(
+    ("function", "bounded", "x"),
+    [
+        (torch.nonzero, lambda x, n: torch.nonzero_static(x, size=n), X % 3),
+        (lambda x: x[x > 4], lambda x, n: _chosen(x, x > 4, n), X),
+        (torch.unique_consecutive, lambda x, n: _chosen(x, _is_new(x), n), _V),
+        (torch.unique, lambda x, n: _chosen(x.sort().values, _is_new(x.sort().values), n), _V),
+        (torch.bincount, lambda x, n: torch.zeros(n, dtype=x.dtype).index_add(0, x, torch.ones_like(x)), _V),
+        (lambda x: x[2:5], lambda x, n: x.index_select(0, x[1] + 1 + torch.arange(n))[:3], _V),
+    ],
+)
+def test_with_a_bound_the_elements_come_first(
+    function: Callable[..., Tensor], bounded: Callable[..., Tensor], x: Tensor
+) -> None:
+    expected = function(x)
+    for n in (len(expected), len(expected) + 2):
+        (result,) = _results(lambda x, n=n: bounded(x, n), x)
+        np.testing.assert_array_equal(result[: len(expected)], expected)
 
 
 def _line(text: str) -> int:

@@ -73,3 +73,14 @@ def test_scales_by_position_and_by_name() -> None:
 def test_grids_of_transforms() -> None:
     for aligned, rank in itertools.product([False, True], [2, 3]):
         check(F.affine_grid, torch.randn(2, rank, rank + 1), [2, 3, *[4, 5, 6][:rank]], align_corners=aligned)
+
+
+def test_gradients() -> None:
+    gradient = torch.randn(2, 3, 9, 4)
+    sizes = [9, 4], [2, 3, 5, 6]
+    check(torch.ops.aten.upsample_nearest2d_backward, gradient, *sizes, 1.7, 0.7)
+    check(torch.ops.aten._upsample_nearest_exact2d_backward, gradient, *sizes)
+    check(torch.ops.aten.upsample_bilinear2d_backward, gradient, *sizes, True)
+    check(torch.ops.aten.upsample_bicubic2d_backward, gradient, *sizes, False)
+    check(torch.ops.aten._upsample_bilinear2d_aa_backward, gradient, *sizes, False)
+    check(torch.ops.aten.upsample_linear1d_backward, gradient[:, :, 0], [4], [2, 3, 6], False)

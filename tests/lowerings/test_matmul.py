@@ -64,3 +64,16 @@ def test_products_of_i64_as_a_tpu_computes_them(left: tuple[int, ...], right: tu
     x, y = np.arange(np.prod(left)).reshape(left), np.arange(np.prod(right)).reshape(right)
     with jax.enable_x64(True):
         np.testing.assert_array_equal(_summed_products(jax.numpy.asarray(x), jax.numpy.asarray(y)), x @ y)
+
+
+@pytest.mark.parametrize("summed", [[], [0], [1, 3], [0, 1, 2, 3]])
+def test_products_of_three(summed: list[int]) -> None:
+    x, y, z = torch.randn(2, 3), torch.randn(3, 5), torch.randn(2, 3, 1, 5)
+    check(torch.ops.aten._trilinear.default, x, y, z, [2, 3], [0, 2], [], summed)
+
+
+@pytest.mark.parametrize("unroll_dim", [0, 1])
+@pytest.mark.parametrize("summed", [[], [0], [3]])
+def test_products_of_three_along_a_dimension_that_none_has(summed: list[int], unroll_dim: int) -> None:
+    x, y, z = torch.randn(3, 2, 3, 6)
+    check(torch.ops.aten._trilinear.default, x, y, z, [0], [0], [0], summed, unroll_dim)

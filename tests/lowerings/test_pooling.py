@@ -82,3 +82,5 @@ def test_power_average_and_unpooling() -> None:
     check(F.lp_pool2d, _input(2), 3.0, 2)
     values, places = F.max_pool2d(_input(2), 2, return_indices=True)
     check(F.max_unpool2d, values, places, 2, output_size=(7, 8))
+    check(F.max_unpool2d, values[:0], places[:0], 2, output_size=(7, 8))
+    check(F.max_unpool3d, *F.max_pool3d(_input(3), 2, return_indices=True), 2)

@@ -118,6 +118,17 @@ def test_the_scale_of_a_range(function: Callable[..., Any], x: Tensor) -> None:
 
 def test_fake_quantization_stays_real() -> None:
     check(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127), X)
+    check(lambda x: torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(x, 0.01, 3, -128, 127), X)
+    for enabled in (0, 1):
+        check(
+            torch.ops.aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams,
+            X,
+            torch.tensor([0.01]),
+            torch.tensor([3], dtype=torch.int32),
+            torch.tensor([enabled]),
+            -128,
+            127,
+        )
     check(
         lambda x, s, z: torch.fake_quantize_per_channel_affine(x, s, z, 0, -128, 127),
         X,

@@ -120,3 +120,12 @@ def test_segments_of_which_some_are_empty(reduce: str, initial: float | None) ->
     lengths = torch.tensor([[0, 3, 1], [2, 2, 0]])
     check(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, axis=1, initial=initial), X[:2], lengths)
     check(lambda x, o: torch.segment_reduce(x, reduce, offsets=o, initial=initial), X, torch.tensor([0, 2, 2, 3]))
+
+
+@pytest.mark.parametrize("held", [[0, 2, 3], [1]])
+def test_a_mask_beside_an_index_has_as_many_places(held: list[int]) -> None:
+    mask = torch.zeros(4, dtype=torch.bool)
+    mask[held] = True
+    index = torch.tensor([0, 2, -2])
+    check(lambda x, i, m: torch.index_put(x, (i, m), torch.arange(3.0)), X, index, mask)
+    check(lambda x, i, m: torch.ops.aten._index_put_impl(x, (i, m), torch.ones(3), True), X, index, mask)

@@ -53,6 +53,14 @@ def test_dimensions_of_one_come_and_go() -> None:
     check(lambda x: x.transpose(0, -1), torch.tensor(1.0))
 
 
+def test_transposes_of_any_rank() -> None:
+    for x in (torch.tensor(1.0), X[0, 0], X[0]):
+        check(torch.ops.aten.numpy_T.default, x)
+        check(torch.t, x)
+    check(torch.ops.aten.numpy_T.default, X)
+    check(lambda x: x.mT, X)
+
+
 def test_bits_as_another_dtype() -> None:
     check(lambda x: x.view(torch.int32), X)
     check(lambda x: x.view(torch.int16), X)
@@ -64,3 +72,8 @@ def test_casts_round_to_zero_and_wrap() -> None:
     check(lambda x: x.to(torch.int8), torch.tensor([300, -129]))
     check(lambda x: x.to(torch.bool), torch.tensor([0.0, 0.1, float("nan")]))
     check(lambda x: x.to(torch.complex64), X)
+
+
+@pytest.mark.parametrize("start", [0, 2, -3])
+def test_a_range_whose_start_is_computed(start: int) -> None:
+    check(lambda x: x.narrow(-1, torch.tensor(start), 2), X)

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
+from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from tpuc.errors import UnsupportedOp
+from tpuc.errors import UnsupportedOp, UnsupportedOpError
+from tpuc.frontend.capture import Capture, capture
 from tpuc.frontend.locations import location_of
 from tpuc.lowerings.body import Body, lower_body
 from tpuc.lowerings.call import OpCall
@@ -120,6 +122,19 @@ def unsupported_in(graph: torch.fx.Graph, failures: Mapping[str, Failure]) -> tu
         for node, call in calls_in(each)
         if call.signature() in failures
     )
+
+
+def capture_for(program: ExportedProgram, platforms: Iterable[Platform]) -> Capture:
+    """Captures an exported program that is to be lowered for platforms.
+
+    Raises:
+        UnsupportedOpError: Sizes depend on the data; all else that the platforms lack is reported with them.
+    """
+    try:
+        return capture(program)
+    except UnsupportedOpError as error:
+        refused = error.operators
+    raise UnsupportedOpError((*refused, *survey(program.graph, platforms)))
 
 
 def survey(graph: torch.fx.Graph, platforms: Iterable[Platform]) -> tuple[UnsupportedOp, ...]:

@@ -56,6 +56,8 @@ _DATA_DEPENDENT = (
 )
 #: Operators that write to an argument although their schema does not say so.
 _UNDECLARED_WRITES = frozenset({"aten.batch_norm.default", "aten.instance_norm.default"})
+#: Operators that give a tensor another size.
+_RESIZES = frozenset({"aten.resize_.default", "aten.resize_as_.default"})
 #: An operator whose schema says that it writes, and which only drops the gradient.
 _HARMLESS = frozenset({"aten.detach_.default"})
 
@@ -176,6 +178,8 @@ def capture(program: ExportedProgram) -> Capture:
         UnsupportedOpError: Operators whose results have sizes that depend on the data.
     """
     refuse_dynamic_sizes(program.graph)
+    for each in graphs_in(program.graph):
+        _size_at_once(each)
     # Decomposing traces the whole program again, and so makes it functional; most programs can do without.
     if any(map(_must_be_traced_again, graphs_in(program.graph))):
         program = program.run_decompositions({})
@@ -230,6 +234,20 @@ def _must_be_traced_again(graph: torch.fx.Graph) -> bool:
         if name in _UNDECLARED_WRITES or (schema is not None and schema.is_mutable and name not in _HARMLESS):
             return True
     return False
+
+
+def _size_at_once(graph: torch.fx.Graph) -> None:
+    """Makes a tensor that is empty, and then resized, of its size at first: functionalization cannot resize."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or operator_name(node.target) not in _RESIZES:
+            continue
+        made = node.args[0]
+        if operator_name(made.target) != "aten.empty.memory_format" or len(made.users) > 1 or made.meta["val"].numel():
+            continue
+        made.args = (list(node.meta["val"].shape),)
+        made.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
 
 
 def _erase_assertions(graph: torch.fx.Graph) -> None:

@@ -21,17 +21,31 @@ from tpuc.frontend.locations import location_of
 from tpuc.lowerings.call import operator_name
 from tpuc.lowerings.subgraphs import graphs_in
 
+_FIRST_PLACES = "torch.nonzero_static(x, size=n) gives the first n places, and -1 behind them."
+_CHOSEN = (
+    "With a bound n: x[tuple(torch.nonzero_static(mask, size=n).T)] gives the first n elements; those from "
+    "mask.sum() on are no elements. docs/dynamic.md has more."
+)
+_UNIQUE = (
+    "With a bound n: sort, and choose the elements that differ from the one before with torch.nonzero_static(..., "
+    "size=n). docs/dynamic.md has more."
+)
 _COMPUTED_START = "x.index_select(dim, start + torch.arange(n)) takes n elements from a start that is computed."
 #: What has a static size in place of an operator that has none.
 _STATIC_FORMS = {
-    "aten.argwhere.default": "torch.nonzero_static(x, size=n) gives the first n places.",
+    "aten._unique2.default": _UNIQUE,
+    "aten.argwhere.default": _FIRST_PLACES,
     "aten.bincount.default": "torch.zeros(n).index_add(0, x, weights) counts into n bins.",
+    "aten.index.Tensor": _CHOSEN,
+    "aten.masked_select.default": _CHOSEN,
     "aten.narrow.default": _COMPUTED_START,
-    "aten.nonzero.default": "torch.nonzero_static(x, size=n) gives the first n places.",
+    "aten.nonzero.default": _FIRST_PLACES,
     "aten.repeat_interleave.self_Tensor": "Give output_size, the sum of the repeats.",
     "aten.repeat_interleave.Tensor": "Give output_size, the sum of the repeats.",
     "aten.slice.Tensor": _COMPUTED_START,
     "aten.tensor_split.tensor_indices_or_sections": "Give the indices as a list of numbers.",
+    "aten.unique_consecutive.default": _UNIQUE,
+    "aten.unique_dim.default": _UNIQUE,
 }
 _READS = frozenset({"aten.item.default", "aten._local_scalar_dense.default"})
 _DTYPES = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64, torch.SymBool: torch.bool}

@@ -20,7 +20,8 @@ from torch.export import Dim, ExportedProgram
 from tpuc import mlir
 from tpuc.errors import ExportError, InputError, RequestError
 from tpuc.frontend import stablehlo
-from tpuc.frontend.capture import Capture, capture, export, input_names
+from tpuc.frontend.bodies import capture_for
+from tpuc.frontend.capture import Capture, export, input_names
 from tpuc.frontend.generalize import DynamicProgram, Inference, MisalignedError, generalize
 from tpuc.frontend.specialize import specialize
 from tpuc.lowerings.any_size import any_size
@@ -61,13 +62,13 @@ class DynamicModel:
     dims: Mapping[str, tuple[SizeExpr, ...]]
     ranges: tuple[SizeRange, ...]
 
-    def at(self, sizes: Mapping[str, int]) -> Capture:
-        """Captures the program at some sizes."""
+    def at(self, sizes: Mapping[str, int]) -> ExportedProgram:
+        """Returns the program at some sizes."""
         shapes = [
             tuple(dim.evaluate(sizes) for dim in self.dims[name]) if name in self.dims else None
             for name in input_names(self.program)
         ]
-        return capture(specialize(self.program, shapes))
+        return specialize(self.program, shapes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +214,7 @@ def _static_sizes(model: DynamicModel) -> set[int]:
 def _lower_samples(
     model: DynamicModel, samples: Sequence[Mapping[str, int]], worker: Worker, platforms: Collection[Platform]
 ) -> DynamicLowered:
-    captures = [model.at(sizes) for sizes in samples]
+    captures = [capture_for(model.at(sizes), platforms) for sizes in samples]
     with any_size():
         lowered = [stablehlo.lower(each, worker, platforms) for each in captures]
     is_portable = all(each.is_portable for each in lowered)

@@ -102,6 +102,13 @@ def conv_transpose(
     return convolution(x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
+@lowering("aten.conv_tbc.default", why="a convolution in the layout that it comes in")
+def conv_tbc(x: Array, weight: Array, bias: Array, pad: int = 0) -> Array:
+    """A convolution over time, of x[time, batch, in] and weight[kernel, in, out]."""
+    y = lax.conv_general_dilated(x, weight, (1,), [(pad, pad)], dimension_numbers=("WNC", "WIO", "WNC"))
+    return y + bias
+
+
 def _spread(value: Sequence[int], rank: int) -> list[int]:
     return list(value) * rank if len(value) == 1 else list(value)
 

@@ -67,6 +67,7 @@ def take(x: Array, index: Array) -> Array:
 @lowering("aten.index.Tensor", "aten._unsafe_index.Tensor", why="torch-mlir does not wrap negative indices")
 def index(x: Array, indices: Sequence[Array | None]) -> Array:
     """Indexing by tensors, as NumPy has it; None takes a whole dimension."""
+    indices = settle_masks(indices)
     if any(index is not None and is_mask(index) for index in indices):
         raise NotImplementedError("its result has a size that depends on the data")
     selected = numpy_index(x, indices)
@@ -82,6 +83,26 @@ def index(x: Array, indices: Sequence[Array | None]) -> Array:
 def is_mask(index: Array) -> bool:
     """Whether an index is a mask; PyTorch takes u8 as one."""
     return index.dtype in (jnp.bool_, jnp.uint8)
+
+
+def settle_masks(indices: Sequence[Array | None]) -> list[Array | None]:
+    """Turns masks beside indices of n places into n places: as many hold, or one does, which stands for all.
+
+    Returns:
+        The indices, one for each dimension; the same where no index says how many places a mask has.
+    """
+    others = [index.shape[-1] for index in indices if index is not None and index.ndim and not is_mask(index)]
+    sizes = [size for size in others if size != 1]
+    if not sizes:
+        return list(indices)
+    settled: list[Array | None] = []
+    for index in indices:
+        if index is None or not is_mask(index):
+            settled.append(index)
+            continue
+        places = nonzero_static(index, size=sizes[0])
+        settled.extend(jnp.moveaxis(jnp.where(places < 0, places[:1], places), 1, 0))
+    return settled
 
 
 def numpy_index(x: Array, indices: Sequence[Array | None]) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -170,7 +170,7 @@ def _antialiased(axis: _Axis, *, kernel: Callable[[np.ndarray], np.ndarray], rea
 
 
 def _register(name: str, rank: int, why: str, taps_of: TapsOf, *, has_corners: bool) -> None:
-    """Registers an operator's two overloads: with a scale for each dimension, and with all of them in a list."""
+    """Registers an operator with a scale for each dimension, with all of them in a list, and its gradient."""
 
     def resize(x: Array, output_size: Sequence[int], *rest: Any, **by_name: Any) -> Array:
         names = ("align_corners", *_SCALES[rank]) if has_corners else _SCALES[rank]
@@ -183,8 +183,14 @@ def _register(name: str, rank: int, why: str, taps_of: TapsOf, *, has_corners: b
         sizes = output_size or [math.floor(n * f) for n, f in zip(x.shape[-rank:], factors, strict=True)]
         return _resize(x, sizes, factors or [None] * rank, any(corners), taps_of)
 
+    def resize_backward(gradient: Array, output_size: Sequence[int], input_size: Sequence[int], *rest: Any) -> Array:
+        x = jax.ShapeDtypeStruct(tuple(input_size), gradient.dtype)
+        (transposed,) = jax.linear_transpose(lambda x: resize(x, output_size, *rest), x)(gradient)
+        return cast(Array, transposed)
+
     lowering(f"aten.{name}.default", why=why)(resize)
     lowering(f"aten.{name}.vec", why=why)(resize_vec)
+    lowering(f"aten.{name}_backward.default", why="JAX's transpose of the forward one")(resize_backward)
 
 
 for _rank in (1, 2, 3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -93,6 +94,39 @@ def bilinear(x: Array, y: Array, weight: Array, bias: Array | None = None) -> Ar
     """`x @ weight[o] @ y` for each output o, of vectors in the last dimensions."""
     z = jnp.einsum("...i,oij,...j->...o", x, weight, y)
     return z if bias is None else z + bias
+
+
+@lowering("aten._trilinear.default", why="one product over all dimensions that are summed")
+def trilinear(
+    x: Array,
+    y: Array,
+    z: Array,
+    expand_x: Sequence[int],
+    expand_y: Sequence[int],
+    expand_z: Sequence[int],
+    summed: Sequence[int],
+    unroll_dim: int = 1,
+) -> Array:
+    """`(x * y * z).sum(summed)`, where each operand first gets dimensions of one at the places of its `expand`.
+
+    A dimension that every operand got in this way has no elements, as in PyTorch, which sums over it nothing where it
+    is `unroll_dim`, and one element elsewhere.
+    """
+    rank = x.ndim + len(expand_x)
+    operands: list[Any] = []
+    sizes = [0] * rank
+    for operand, expand in ((x, expand_x), (y, expand_y), (z, expand_z)):
+        dims = [dim for dim in range(rank) if dim not in {each % rank for each in expand}]
+        # What is broadcast has one element there: it takes no part in the product along it.
+        own = [dim for dim, size in zip(dims, operand.shape, strict=True) if size != 1]
+        operands += [operand.reshape([size for size in operand.shape if size != 1]), own]
+        for dim, size in zip(dims, operand.shape, strict=True):
+            sizes[dim] = size if size != 1 else sizes[dim] or 1
+    kept = [dim for dim in range(rank) if dim not in {each % rank for each in summed}]
+    if not all(sizes[dim] for dim in (*kept, unroll_dim)):
+        return jnp.zeros([sizes[dim] for dim in kept], x.dtype)
+    product = jnp.einsum(*operands, [dim for dim in kept if sizes[dim] != 1])
+    return product.reshape([sizes[dim] for dim in kept])
 
 
 def _summed_over_batch(x: Array, y: Array) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 
 from tpuc.lowerings.any_size import sizes_vary, tables
+from tpuc.lowerings.indexing import narrow
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -129,6 +130,25 @@ def adaptive_max_pool(x: Array, output_size: Sequence[int], *, rank: int) -> tup
             jnp.take(values, index, axis=axis), jnp.take(places, index, axis=axis), axis, len(offsets)
         )
     return values, places
+
+
+@lowering("aten.max_unpool2d.default", "aten.max_unpool3d.default", why="the decomposition computes places in i64")
+def max_unpool(x: Array, indices: Array, output_size: Sequence[int], *_window: Sequence[int]) -> Array:
+    """Writes each element to its place, counted within its channel, among zeros.
+
+    Args:
+        x: [..., windows], as many spatial dimensions as `output_size` has.
+        indices: i64, of x's shape.
+        output_size: The result's spatial dimensions.
+    """
+    lead, count = x.shape[: x.ndim - len(output_size)], math.prod(output_size)
+    rows = math.prod(lead)
+    if not x.size:
+        return jnp.zeros((*lead, *output_size), x.dtype)
+    place = narrow(indices, count).reshape(rows, -1)
+    row = lax.broadcasted_iota(jnp.int32, place.shape, 0)
+    written = jnp.zeros((rows, count), x.dtype).at[row, place].set(x.reshape(rows, -1), mode="drop")
+    return written.reshape(*lead, *output_size)
 
 
 def fractional_max_pool(

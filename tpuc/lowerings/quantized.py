@@ -139,8 +139,32 @@ def fake_quant_per_channel(x: Array, scales: Array, zero_points: Array, axis: in
 )
 def fake_quantize_per_tensor(x: Array, scale: Any, zero_point: Any, low: int, high: int) -> Array:
     """Rounds to what `quantize_per_tensor` would keep; stays real."""
-    rounded = jnp.clip(jnp.round(_divided(x, scale)) + zero_point, low, high)
-    return ((rounded - zero_point) * scale).astype(x.dtype)
+    return fake_quantize_with_mask(x, scale, zero_point, low, high)[0]
+
+
+@lowering("aten.fake_quantize_per_tensor_affine_cachemask.default", why=_WHY)
+def fake_quantize_with_mask(x: Array, scale: Any, zero_point: Any, low: int, high: int) -> tuple[Array, Array]:
+    """Rounds to what `quantize_per_tensor` would keep, and says of each element whether it is in the range."""
+    rounded = jnp.round(_divided(x, scale)) + zero_point
+    kept = (jnp.clip(rounded, low, high) - zero_point) * scale
+    return kept.astype(x.dtype), (low <= rounded) & (rounded <= high)
+
+
+@lowering("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default", why=_WHY)
+def fake_quantize_where_enabled(
+    x: Array, scale: Array, zero_point: Array, enabled: Array, low: int, high: int
+) -> tuple[Array, Array]:
+    """`fake_quantize_with_mask` where it is enabled, else the tensor as it is."""
+    kept, mask = fake_quantize_with_mask(x, scale, zero_point, low, high)
+    return jnp.where(enabled[0] != 0, kept, x), (enabled[0] == 0) | mask
+
+
+@lowering("aten.fake_quantize_per_channel_affine_cachemask.default", why=_WHY)
+def fake_quantize_per_channel_with_mask(
+    x: Array, scales: Array, zero_points: Array, axis: int, low: int, high: int
+) -> tuple[Array, Array]:
+    """`fake_quantize_with_mask`, with a scale for each index of a dimension."""
+    return fake_quantize_with_mask(x, _along(scales, axis, x), _along(zero_points, axis, x), low, high)
 
 
 @lowering(f"{_NAMESPACE}.choose_qparams.tensor", why=_WHY)

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from tpuc.lowerings.cumulative import running_count
-from tpuc.lowerings.indexing import is_mask, narrow, numpy_index, positions, read
+from tpuc.lowerings.indexing import is_mask, narrow, numpy_index, positions, read, settle_masks
 from tpuc.lowerings.registry import lowering
 from tpuc.lowerings.sorting import searchsorted
 
@@ -24,10 +24,13 @@ _WRAP = "torch-mlir does not wrap negative indices"
 _LACKS = "torch-mlir fails"
 
 
-@lowering("aten.index_put.default", "aten._unsafe_index_put.default", why=_WRAP)
-def index_put(x: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False) -> Array:
+@lowering("aten.index_put.default", "aten._unsafe_index_put.default", "aten._index_put_impl.default", why=_WRAP)
+def index_put(
+    x: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False, _unsafe: bool = False
+) -> Array:
     """Writes, or adds, values at the places that tensors or a mask name."""
     values = values.astype(x.dtype)
+    indices = settle_masks(indices)
     if any(index is not None and is_mask(index) for index in indices):
         return _mask_put(x, indices, values, accumulate)
     selected = numpy_index(x, indices)

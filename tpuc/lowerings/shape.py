@@ -120,7 +120,13 @@ def transpose(x: Array, first: int, second: int) -> Array:
     return jnp.swapaxes(x, first, second) if x.ndim else x
 
 
-@lowering("aten.t.default", "aten.numpy_T.default", "aten.mT.default", why="a transpose")
+@lowering("aten.numpy_T.default", why="a transpose")
+def reverse_dimensions(x: Array) -> Array:
+    """Turns the order of all dimensions around."""
+    return jnp.transpose(x)
+
+
+@lowering("aten.t.default", "aten.mT.default", why="a transpose")
 def matrix_transpose(x: Array) -> Array:
     """Swaps the last two dimensions; vectors stay."""
     return jnp.swapaxes(x, -1, -2) if x.ndim >= 2 else x
@@ -199,6 +205,12 @@ def narrow(x: Array, dim: int, start: int, length: int) -> Array:
     """A range of a dimension."""
     start %= max(x.shape[dim], 1)
     return lax.slice_in_dim(x, start, start + length, axis=dim)
+
+
+@lowering("aten.narrow.Tensor", why="a slice whose start is computed")
+def narrow_from(x: Array, dim: int, start: Array, length: int) -> Array:
+    """A range of a dimension; a negative start counts from the end."""
+    return lax.dynamic_slice_in_dim(x, start.reshape(()), length, axis=dim % x.ndim)
 
 
 @lowering("aten.unbind.int", why="several results")
