@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -46,7 +46,7 @@ from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.main import Function, Main, name_of, new_preparation
 from tpuc.passes.rewrite import Tensor, defining_op, is_dead, nested_ops
 from tpuc.passes.tensors import ELEMENTWISE, converts_exactly
-from tpuc.passes.weight_only import can_prepare, clone_into, slice_back
+from tpuc.passes.weight_only import clone_into, slice_back, weight_only_values
 
 #: What the compiler makes part of the operation that reads it.
 _FREE = (stablehlo.BroadcastInDimOp, stablehlo.ReshapeOp, stablehlo.TransposeOp)
@@ -95,7 +95,7 @@ class HoistWeights(Pass):
 def hoist_weights(module: ir.Module) -> int:
     """Rewrites a module in place, and says how many tensors are prepared."""
     main = Main(module)
-    known = _weight_only(main)
+    known = weight_only_values(main)
     hoisted = list(_worth_preparing(main, known))
     names = dict(zip(main.block.arguments, main.argument_names, strict=True))
     functions: dict[str, Function] = {}  # by what they compute, of which weights
@@ -120,20 +120,6 @@ def hoist_weights(module: ir.Module) -> int:
     return len(functions)
 
 
-def _weight_only(main: Main) -> set[Tensor]:
-    """The results of operations in `@main` that depend on weights, and on constants besides."""
-    weights: set[ir.Value[Any]] = set(main.arguments_of("weight"))
-    constants: set[ir.Value[Any]] = set()
-    for op in main.block.operations:
-        if not can_prepare(op):
-            continue
-        operands = list(op.operands)
-        if not all(operand in weights or operand in constants for operand in operands):
-            continue
-        (constants if all(operand in constants for operand in operands) else weights).add(op.results[0])
-    return weights - set(main.block.arguments)
-
-
 def _worth_preparing(main: Main, known: set[Tensor]) -> Iterator[Tensor]:
     """The values that the rest of the program reads, or what they are made of where they cost nothing themselves."""
     todo = [value for op in reversed(list(main.block.operations)) for value in _read_by_the_rest(op, known)]
@@ -143,7 +129,7 @@ def _worth_preparing(main: Main, known: set[Tensor]) -> Iterator[Tensor]:
         if value not in known or value in seen:
             continue
         seen.add(value)
-        if _is_worth_it(value, main):
+        if is_worth_preparing(value, main):
             yield value
         else:
             op = defining_op(value)
@@ -157,7 +143,8 @@ def _read_by_the_rest(op: ir.OpView, known: set[Tensor]) -> Iterable[Tensor]:
     return [operand for each in nested_ops(op) for operand in each.operands]
 
 
-def _is_worth_it(value: Tensor, main: Main) -> bool:
+def is_worth_preparing(value: Tensor, main: Main) -> bool:
+    """Says whether a value that depends on weights alone is better computed before the program than in it."""
     op = defining_op(value)
     if isinstance(op, _FREE) or (isinstance(op, stablehlo.ConvertOp) and _widens(op)):
         return False

@@ -13,7 +13,8 @@ from tpuc.checking import Check, check_model
 from tpuc.dims import Dims, SizeBuckets, choose_buckets, parse_buckets, parse_dims
 from tpuc.errors import RequestError
 from tpuc.loader import LoadedModel, load_model
-from tpuc.passes import default_pipeline
+from tpuc.passes import default_pipeline, format_pipeline, parse_pipeline
+from tpuc.passes.roll_layers import RollMode, with_roll
 from tpuc.pipeline import Compiled, compile_model
 from tpuc.plugins import load_plugins
 from tpuc.progress import Progress
@@ -36,6 +37,7 @@ def compile(  # noqa: A001  The name that users expect.
     weights: WeightsMode = "embed",
     training: bool = False,
     passes: str | None = None,
+    roll: RollMode | None = None,
     libtpus: Sequence[str | Path] = (),
     plugins: Sequence[str] = (),
     dump: str | Path | None = None,
@@ -56,6 +58,8 @@ def compile(  # noqa: A001  The name that users expect.
         training: With a file: whether the module keeps the mode that it comes in; otherwise it is put in inference
             mode. A module that is given keeps its mode.
         passes: The passes to run, as `tpuc opt --passes` reads them; None means the default ones.
+        roll: Whether repeated layers become a loop: `auto`, `always` or `never`; None means as the passes say, which is
+            `auto` by default: eight or more layers, where the loop costs at most 3% more.
         libtpus: The libtpu builds to compile with for TPU targets; none means the installed one.
         plugins: Modules, or .py files, that register lowerings (`tpuc.lowering`), beside those that installed packages
             declare.
@@ -88,10 +92,16 @@ def compile(  # noqa: A001  The name that users expect.
         libtpus=tuple(map(Path, libtpus)),
         weights=weights,
         training=training,
-        passes=passes if passes is not None else default_pipeline(),
+        passes=_pipeline(passes, roll),
         plugins=loaded_plugins,
     )
     return compile_model(loaded, request, path, progress=progress, dump=Path(dump) if dump else None)
+
+
+def _pipeline(passes: str | None, roll: RollMode | None) -> str:
+    """Returns the text of the pipeline to run."""
+    text = default_pipeline() if passes is None else passes
+    return text if roll is None else format_pipeline(with_roll(parse_pipeline(text), roll))
 
 
 def _sizes(

@@ -71,6 +71,11 @@ def main() -> None:
 @click.option("--training", is_flag=True, help="Keep the mode that the module has, instead of inference mode.")
 @click.option("--passes", metavar="PIPELINE", help="The passes to run, in place of the default ones.")
 @click.option(
+    "--roll",
+    type=click.Choice(["auto", "always", "never"]),
+    help="Whether repeated layers become a loop; auto: eight or more that cost at most 3% more so. [default: auto]",
+)
+@click.option(
     "--libtpu",
     "libtpus",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -93,6 +98,7 @@ def compile_command(
     weights: Any,
     training: bool,
     passes: str | None,
+    roll: Any,
     libtpus: tuple[Path, ...],
     plugins: tuple[str, ...],
     dump_ir: Path | None,
@@ -114,6 +120,7 @@ def compile_command(
             weights=weights,
             training=training,
             passes=passes,
+            roll=roll,
             libtpus=libtpus,
             plugins=plugins,
             dump=dump_ir,

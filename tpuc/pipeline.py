@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch.export import ExportedProgram
@@ -28,8 +29,9 @@ from tpuc.frontend.dynamic import DynamicLowered, DynamicModel, export_dynamic, 
 from tpuc.loader import LoadedModel
 from tpuc.lowerings.platforms import Platform
 from tpuc.packaging import Packing
-from tpuc.passes import parse_pipeline, run_passes
+from tpuc.passes import Pass, parse_pipeline, run_passes
 from tpuc.passes.pad_dynamic import PadDynamic
+from tpuc.passes.roll_layers import RollLayers
 from tpuc.program import OptimizedProgram, take_apart
 from tpuc.progress import Progress
 from tpuc.report.cycles import Cycles, count_cycles
@@ -119,6 +121,7 @@ def compile_model(
         *model.notes,
         *captured.notes,
         *_buckets_note(request),
+        *_loops_notes(programs),
         *_kernels_notes(executables),
     ):
         progress.note(note)
@@ -170,29 +173,37 @@ def _optimize_all(
     lowered: Lowered, bucket: Bucket, request: CompileRequest, dump: Path | None
 ) -> dict[Target, OptimizedProgram]:
     """Makes the program of each target, and one for the CPU where those hold kernels that only a TPU can run."""
-    programs = {target: _optimize(lowered, bucket, target, request, dump) for target in request.targets}
-    if lowered.is_portable and all(program.has_kernels for program in programs.values()):
-        programs[CPU] = _optimize(lowered, bucket, CPU, request, dump)
-    return programs
+    passes = parse_pipeline(request.passes)
+    programs = {
+        target: _optimize(lowered, bucket, target, passes, dump)
+        for target in request.targets
+        if target.chip is not None
+    }
+    # The CPU's program takes the weights that the others take, stacked where they are.
+    if any(program.rolled_layers for program in programs.values()):
+        passes = tuple(replace(each, mode="always") if isinstance(each, RollLayers) else each for each in passes)
+    if CPU in request.targets or (lowered.is_portable and all(program.has_kernels for program in programs.values())):
+        programs[CPU] = _optimize(lowered, bucket, CPU, passes, dump)
+    return {target: programs[target] for target in (*request.targets, CPU) if target in programs}
 
 
 def _optimize(
-    lowered: Lowered, bucket: Bucket, target: Target, request: CompileRequest, dump: Path | None
+    lowered: Lowered, bucket: Bucket, target: Target, passes: Sequence[Pass], dump: Path | None
 ) -> OptimizedProgram:
     """Links the program for a target, runs the passes over it, and takes it apart."""
     with mlir.make_context() as context, estimator_for(target) as estimator:
         module = lowered.module(target.platform, context, bucket)
         folder = dump and dump / str(target) / bucket_name(bucket)
-        masks: list[int] = []
+        rewrites: Counter[str] = Counter()
         run_passes(
             module,
-            parse_pipeline(request.passes),
+            passes,
             target,
             estimator=estimator,
             dump=folder,
-            observer=lambda report: masks.append(report.rewrites.get(PadDynamic.MASKS, 0)),
+            observer=lambda report: rewrites.update(report.rewrites),
         )
-        return take_apart(module, masks=sum(masks))
+        return take_apart(module, masks=rewrites[PadDynamic.MASKS], rolled_layers=rewrites[RollLayers.LAYERS])
 
 
 def _compile_all(
@@ -236,6 +247,15 @@ def _buckets_note(request: CompileRequest) -> Iterator[str]:
         count = len(request.programs())
         programs = f"{count} programs" if count > 1 else "1 program"
         yield f"buckets {buckets}: {programs} a target; padding makes an input at most {step:.3g} times as long"
+
+
+def _loops_notes(programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]]) -> Iterator[str]:
+    """Which programs loop over layers."""
+    for bucket, by_target in programs.items():
+        for target, program in by_target.items():
+            if program.rolled_layers:
+                where = " ".join(filter(None, (str(target), bucket_name(bucket))))
+                yield f"{program.rolled_layers} layers on {where} are loops, over stacked weights"
 
 
 def _kernels_notes(executables: Sequence[CompiledTarget]) -> Iterator[str]:

@@ -39,6 +39,7 @@ class OptimizedProgram:
         preparations: How each of its `prepared` arguments is computed.
         has_kernels: Whether it holds machine code for a TPU, and so runs nowhere else.
         masks: How many masks keep padding from what it computes.
+        rolled_layers: How many layers of the model became loops.
     """
 
     main: bytes
@@ -46,14 +47,16 @@ class OptimizedProgram:
     preparations: tuple[Preparation, ...]
     has_kernels: bool
     masks: int = 0
+    rolled_layers: int = 0
 
 
-def take_apart(module: ir.Module, *, masks: int = 0) -> OptimizedProgram:
+def take_apart(module: ir.Module, *, masks: int = 0, rolled_layers: int = 0) -> OptimizedProgram:
     """Makes portable programs of a module's `@main` and of the functions that prepare tensors for it.
 
     Args:
         module: A module after the passes; the functions for preparing leave it.
         masks: How many masks the passes put into it.
+        rolled_layers: How many layers they made loops of.
     """
     main = Main(module)
     arguments = tuple(_argument(each) for each in main.argument_names)
@@ -64,6 +67,7 @@ def take_apart(module: ir.Module, *, masks: int = 0) -> OptimizedProgram:
         preparations=preparations,
         has_kernels=any(map(_is_kernel, mlir.find(module, "stablehlo.custom_call"))),
         masks=masks,
+        rolled_layers=rolled_layers,
     )
 
 

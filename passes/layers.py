@@ -1,0 +1,614 @@
+"""Finding repeated layers in a program: parts that compute the same, each from what the one before gives.
+
+Layers are found by what they compute, not by names or by the order of operations. Two operations are alike if their
+names, attributes, result types and regions are the same. From the last operation of each layer, operands are followed
+back side by side as long as they are alike. That gives the operations of a layer, each with its counterparts in the
+others, and the leaves where following back ends:
+
+- what a layer takes from the one before is carried;
+- what is another value in each layer, but known before the first, is stacked: weights mostly;
+- what is the same value in all layers is read where it is.
+
+Candidates for last operations are those that have alike surroundings, a few steps back. Of candidates that cover about
+as much of the program, the one wins that carries the fewest bytes from layer to layer: there one layer ends and the
+next begins. Of those that hardly differ, the smallest last result wins: where the next layer begins with a sum over
+what this one gives, as a norm does, the compiler computes both together, if both are in the loop.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from tpuc.mlir import spec_of
+from tpuc.passes.hoist_weights import is_worth_preparing
+from tpuc.passes.main import Main
+from tpuc.passes.rewrite import EFFECTS, Tensor, captured_values, nested_ops, op_name
+from tpuc.passes.tensors import converts_exactly, is_static
+from tpuc.passes.weight_only import weight_only_values
+
+#: The values that are alike, one of each layer.
+Row: TypeAlias = tuple[Tensor, ...]
+#: The same by numbers, of values or of operations.
+_Row: TypeAlias = tuple[int, ...]
+
+#: How many steps back the surroundings of candidates must be alike: few steps miss differences, many miss the first
+#: layers.
+_DEPTHS = (2, 4, 8, 16)
+#: Where there may be two layers only, the surroundings of the first one are those of half of them. Then operations are
+#: tried that are alike themselves, and up to so many of which one layer has.
+_STRIDES = range(1, 7)
+#: A candidate that covers this part of what the best one covers is as good.
+_NEARLY = 0.9
+#: And so is one that carries this part more.
+_MORE_BYTES = 0.01
+#: A layer has one of these; to loop over a few elementwise operations is not worth it.
+_HEAVY = frozenset(f"stablehlo.{name}" for name in ("composite", "convolution", "custom_call", "dot_general", "while"))
+#: What the compiler makes part of what reads it, where a loop would keep the result in memory: a layer repeats these,
+#: rather than to read their results. So it does with conversions to a wider type.
+_FREE = (stablehlo.BroadcastInDimOp, stablehlo.ConstantOp, stablehlo.IotaOp, stablehlo.ReshapeOp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerOp:
+    """An operation of a layer, with its counterparts in the others.
+
+    Attributes:
+        ops: The operation in each layer.
+        reads: What it reads: its operands, then the values that its regions capture.
+        is_own: Whether it belongs to the layer; otherwise it stands before it, and the layer repeats it, for free.
+    """
+
+    ops: tuple[ir.OpView, ...]
+    reads: tuple[Row, ...]
+    is_own: bool
+
+    @property
+    def results(self) -> list[Row]:
+        """What it computes."""
+        return [tuple(row) for row in zip(*(op.results for op in self.ops), strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """What a layer takes from the one before.
+
+    Attributes:
+        reads: What each layer takes; the first one's comes from before the layers.
+        yields: What each layer gives: `reads` of the next.
+    """
+
+    reads: Row
+    yields: Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """Repeated layers, the first one first.
+
+    Attributes:
+        ops: The operations of a layer, each after those that it reads; the last one is that of the whole layer.
+        carried: What goes from layer to layer.
+        stacked: What is another value in each layer, known before the first of them.
+        shared: What is the same in all layers.
+    """
+
+    ops: tuple[LayerOp, ...]
+    carried: tuple[Carried, ...]
+    stacked: tuple[Row, ...]
+    shared: tuple[Tensor, ...]
+
+    @property
+    def count(self) -> int:
+        """How many layers there are."""
+        return len(self.ops[0].ops)
+
+    @property
+    def own_ops(self) -> list[LayerOp]:
+        """The operations that belong to a layer."""
+        return [op for op in self.ops if op.is_own]
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """All that the layers read from outside, each once."""
+        stacked = (value for row in self.stacked for value in row)
+        return list(dict.fromkeys((*(each.reads[0] for each in self.carried), *stacked, *self.shared)))
+
+    def first(self, count: int) -> Layers:
+        """Returns the first ones of the layers."""
+        return Layers(
+            ops=tuple(replace(op, ops=op.ops[:count], reads=tuple(row[:count] for row in op.reads)) for op in self.ops),
+            carried=tuple(Carried(reads=each.reads[:count], yields=each.yields[:count]) for each in self.carried),
+            stacked=tuple(row[:count] for row in self.stacked),
+            shared=self.shared,
+        )
+
+    def replaced(self, ops: Mapping[Tensor, ir.OpView], values: Mapping[Tensor, Tensor]) -> Layers:
+        """Returns the same layers of other operations.
+
+        Args:
+            ops: What stands for each operation, by its first result.
+            values: What stands for each value.
+        """
+
+        def row(old: Row) -> Row:
+            return tuple(values[value] for value in old)
+
+        return Layers(
+            ops=tuple(
+                replace(op, ops=tuple(ops[each.results[0]] for each in op.ops), reads=tuple(map(row, op.reads)))
+                for op in self.ops
+            ),
+            carried=tuple(Carried(reads=row(each.reads), yields=row(each.yields)) for each in self.carried),
+            stacked=tuple(map(row, self.stacked)),
+            shared=row(self.shared),
+        )
+
+
+def find_layers(main: Main, least: int) -> list[Layers]:
+    """Finds repeated layers in `@main`.
+
+    Args:
+        main: `@main` of a module of static shapes.
+        least: How many layers there must be, at least 2.
+
+    Returns:
+        Layers that share no operation, those that depend on others first.
+    """
+    program = _Dataflow(main)
+    found = list(_Finder(program, least).find())
+    # Layers are taken as one now: what depends on others has all that they depend on, and more.
+    found.sort(
+        key=lambda layers: program.ancestors_of(program.results[layers.ops[-1][-1]][0]).bit_count(), reverse=True
+    )
+    return [layers.in_program(program) for layers in found]
+
+
+class _Dataflow:
+    """What the operations of `@main` read, and what is alike.
+
+    Operations and values go by number: each value that an operation gives or reads has one, and so has each operation.
+    Sets of operations are bits of an int.
+
+    Attributes:
+        ops: The operations.
+        values: The values.
+        results: The values that each operation gives.
+        reads: The values that each operation reads: its operands, then those that its regions capture.
+        owners: The operation of each value; None for an argument.
+    """
+
+    def __init__(self, main: Main) -> None:
+        self._main = main
+        self.ops = list(main.block.operations)[:-1]
+        self.values: list[Tensor] = []
+        self.owners: list[int | None] = []
+        numbers: dict[Tensor, int] = {}
+
+        def number(value: Tensor, owner: int | None) -> int:
+            if value not in numbers:
+                numbers[value] = len(self.values)
+                self.values.append(value)
+                self.owners.append(owner)
+            return numbers[value]
+
+        self.reads: list[_Row] = []
+        self.results: list[_Row] = []
+        for op_number, op in enumerate(self.ops):
+            self.reads.append(tuple(number(value, None) for value in (*op.operands, *captured_values(op))))
+            self.results.append(tuple(number(value, op_number) for value in op.results))
+        self._sources = [
+            {owner for owner in map(self.owners.__getitem__, reads) if owner is not None} for reads in self.reads
+        ]
+        self._ancestors: list[int] = []
+        self._groups: dict[int, int] = {}  # the number of the layers, for each operation of layers that were found
+        self._update_ancestors()
+        ids: dict[Hashable, int] = {}
+        self._tokens = [ids.setdefault(_token(op), len(ids)) for op in self.ops]
+        weight_only = weight_only_values(main)
+        self._weight_only = [value in weight_only for value in self.values]
+        self._worth: dict[int, bool] = {}
+
+    def ancestors_of(self, value: int) -> int:
+        """Returns the operations that a value depends on, its own included."""
+        owner = self.owners[value]
+        return 0 if owner is None else self._ancestors[owner]
+
+    def is_weight_only(self, value: int) -> bool:
+        """Says whether an operation computes a value from weights and constants alone."""
+        return self._weight_only[value]
+
+    def is_taken(self, op: int) -> bool:
+        """Says whether an operation belongs to layers that were found."""
+        return op in self._groups
+
+    def take(self, ops: Iterable[int]) -> None:
+        """Takes operations as one from now on, which they will be: what reads one waits for all."""
+        self._groups |= dict.fromkeys(ops, len(set(self._groups.values())))
+        self._update_ancestors()
+
+    def alike(self, row: _Row, before: Sequence[int]) -> _Row | None:
+        """Returns the operations that give alike values of each layer, if following back goes on through them.
+
+        Args:
+            row: The values.
+            before: For each layer the operations before it, where following back ends.
+        """
+        ops = tuple(owner for owner in map(self.owners.__getitem__, row) if owner is not None)
+        if len(ops) < len(row):
+            return None
+        first = self.ops[ops[0]]
+        if not are_own(ops, before) and not is_free(first):
+            return None
+        if all(map(self.is_weight_only, row)) and any(map(self._is_worth_preparing, row)):
+            return None
+        if len({self._tokens[op] for op in ops}) > 1 or _has_effect(first):
+            return None
+        # The same one of their results.
+        places = {self.results[op].index(value) for op, value in zip(ops, row, strict=True)}
+        return ops if len(places) == 1 else None
+
+    def classes_alone(self) -> list[_Row]:
+        """Returns the classes of operations that are alike, whatever their surroundings."""
+        return _classes_of(self._tokens)
+
+    def classes(self, depth: int) -> Iterator[list[_Row]]:
+        """Yields, for 1, 2, ... steps back, the classes of operations whose surroundings are alike so far."""
+        labels = self._tokens
+        for _ in range(depth):
+            ids: dict[Hashable, int] = {}
+            seen = (
+                (self._tokens[op], *(self._label(read, labels) for read in self.reads[op]))
+                for op in range(len(self.ops))
+            )
+            labels = [ids.setdefault(each, len(ids)) for each in seen]
+            yield _classes_of(labels)
+
+    def _label(self, value: int, labels: Sequence[int]) -> Hashable:
+        owner = self.owners[value]
+        # All weights look the same, however they are prepared.
+        if owner is None or self._weight_only[value]:
+            return self.values[value].type
+        return labels[owner], self.results[owner].index(value)
+
+    def _is_worth_preparing(self, value: int) -> bool:
+        if value not in self._worth:
+            self._worth[value] = is_worth_preparing(self.values[value], self._main)
+        return self._worth[value]
+
+    def _update_ancestors(self) -> None:
+        """Computes what each operation depends on; again, until those that count as one agree."""
+        of_group: dict[int, int] = defaultdict(int)
+        before: list[int] | None = None
+        while self._ancestors != before:
+            before, self._ancestors = self._ancestors, []
+            for op, sources in enumerate(self._sources):
+                bits = 1 << op
+                for source in sources:
+                    bits |= self._ancestors[source]
+                if (group := self._groups.get(op)) is not None:
+                    of_group[group] |= bits
+                    bits = of_group[group]
+                self._ancestors.append(bits)
+
+
+def _classes_of(labels: Sequence[int]) -> list[_Row]:
+    """The operations of each label."""
+    members: dict[int, list[int]] = defaultdict(list)
+    for op, label in enumerate(labels):
+        members[label].append(op)
+    return list(map(tuple, members.values()))
+
+
+def are_own(ops: _Row, before: Sequence[int]) -> bool:
+    """Says whether operations belong to layers, each to its own, after what comes before it."""
+    return len(set(ops)) > 1 and not any(bits >> op & 1 for op, bits in zip(ops, before, strict=True))
+
+
+def is_free(op: ir.OpView) -> bool:
+    """Says whether an operation costs less than to keep its result in memory."""
+    if isinstance(op, stablehlo.ConvertOp):
+        return converts_exactly(op.operand.type.element_type, op.result.type.element_type)
+    return isinstance(op, _FREE)
+
+
+def _token(op: ir.OpView | ir.Operation) -> Hashable:
+    """What must be equal for two operations to be alike, but for what they read."""
+    return _own_token(op), len(op.operands), _region_token(op)
+
+
+def _own_token(op: ir.OpView | ir.Operation) -> Hashable:
+    attributes = map(op.attributes.__getitem__, range(len(op.attributes)))
+    types = tuple(result.type for result in op.results)
+    return op_name(op), types, tuple((each.name, each.attr) for each in attributes)
+
+
+def _region_token(op: ir.OpView | ir.Operation) -> Hashable:
+    """The regions of an operation, with numbers for the values in them, and one for all from outside."""
+    numbers: dict[ir.Value[Any], int] = {}
+    parts: list[Hashable] = []
+    for each in nested_ops(op)[1:]:
+        arguments = each.operation.block.arguments
+        for argument in arguments:
+            numbers.setdefault(argument, len(numbers))
+        reads = tuple(numbers.get(operand, -1) for operand in each.operands)
+        for result in each.results:
+            numbers[result] = len(numbers)
+        parts.append((_own_token(each), tuple(argument.type for argument in arguments), reads, len(each.regions)))
+    return tuple(parts)
+
+
+def _has_effect(op: ir.OpView) -> bool:
+    return any(map(_has_own_effect, nested_ops(op)))
+
+
+def _has_own_effect(op: ir.OpView | ir.Operation) -> bool:
+    if op_name(op) == "stablehlo.custom_call":
+        return "has_side_effect" in op.attributes and ir.BoolAttr(op.attributes["has_side_effect"]).value
+    return op_name(op) in EFFECTS or not op_name(op).startswith(("stablehlo.", "chlo."))
+
+
+class _Finder:
+    """Looks for layers, those that cover most first."""
+
+    def __init__(self, program: _Dataflow, least: int) -> None:
+        self._program = program
+        self._least = least
+        # The surroundings of the first layer may differ; it is found from the second one.
+        self._fewest = max(2, least - 1)
+        self._pairs: dict[_Row, _Aligned | None] = {}
+
+    def find(self) -> Iterator[_Aligned]:
+        """Yields layers that share no operation."""
+        candidates = [each for each in map(self._candidate, self._classes()) if each is not None]
+        while candidates:
+            most = max(each.coverage for each in candidates)
+            good = [each for each in candidates if each.coverage >= _NEARLY * most]
+            most_bytes = (1 + _MORE_BYTES) * min(each.carried_bytes for each in good)
+            best = sorted((each for each in good if each.carried_bytes <= most_bytes), key=lambda each: each.last_bytes)
+            found = max(map(self._all_layers, best), key=lambda layers: sum(map(len, layers)))
+            for layers in found:
+                self._program.take(layers.own_ops)
+                yield layers
+            candidates = [
+                each
+                for each in (self._untaken(each) for each in candidates if each not in best)
+                if len(each.members) >= self._fewest
+            ]
+
+    def _classes(self) -> Iterator[_Row]:
+        """Yields the results of operations of alike surroundings, enough of them to be those of layers."""
+        seen: dict[int, list[_Row]] = defaultdict(list)
+        if self._least == 2:
+            yield from self._strided()
+        for depth, classes in enumerate(self._program.classes(max(_DEPTHS)), start=1):
+            for ops in classes if depth in _DEPTHS else ():
+                if len(ops) < self._fewest or not self._may_end_layer(ops[0]):
+                    continue
+                members = tuple(self._program.results[op][0] for op in ops)
+                # Looking further back has cut off the first ones.
+                if not any(other[-len(members) :] == members for other in seen[members[-1]]):
+                    seen[members[-1]].append(members)
+                    yield members
+
+    def _strided(self) -> Iterator[_Row]:
+        """Yields the results of every first, second, ... of operations that are alike themselves."""
+        for ops in self._program.classes_alone():
+            if not self._may_end_layer(ops[0]):
+                continue
+            members = tuple(self._program.results[op][0] for op in ops)
+            strided = (members[first::stride] for stride in _STRIDES for first in range(stride))
+            yield from (each for each in strided if len(each) >= 2)
+
+    def _may_end_layer(self, op: int) -> bool:
+        results = self._program.results[op]
+        return (
+            len(results) == 1
+            and not self._program.is_weight_only(results[0])
+            and is_static(self._program.values[results[0]])
+        )
+
+    def _candidate(self, members: _Row) -> _Candidate | None:
+        """Looks at some of a class; None if those that follow each other are no layers."""
+        for place in sorted({max(1, len(members) * quarter // 4) for quarter in (1, 2, 3)}):
+            pair = self._pair(*members[place - 1 : place + 1])
+            if pair is not None:
+                carried = (self._program.values[row[0]].type for _, row in pair.carried)
+                size = sum(spec_of(type_, "").nbytes for type_ in carried)
+                last = self._program.values[members[-1]].type
+                return _Candidate(
+                    members=members,
+                    ops=len(pair.own),
+                    carried_bytes=size,
+                    last_bytes=spec_of(last, "").nbytes,
+                )
+        return None
+
+    def _untaken(self, candidate: _Candidate) -> _Candidate:
+        members = tuple(value for value in candidate.members if not self._program.is_taken(self._owner(value)))
+        return replace(candidate, members=members)
+
+    def _all_layers(self, candidate: _Candidate) -> list[_Aligned]:
+        """The layers that members of a class are the last values of."""
+        found = []
+        run = [candidate.members[0]]
+        for value, following in pairwise((*candidate.members, None)):
+            if following is None or self._pair(value, following) is None:
+                layers = self._of_run(run)
+                found += [layers] if layers is not None else []
+                run = []
+            if following is not None:
+                run.append(following)
+        return found
+
+    def _of_run(self, run: list[int]) -> _Aligned | None:
+        """The layers of a run, with those before it whose surroundings differ; None if they are too few."""
+        if len(run) < self._fewest:
+            return None
+        while (first := self._before(run)) is not None:
+            run = [first, *run]
+        layers = self._align(tuple(run)) if len(run) >= self._least else None
+        if layers is None and len(run) > self._least:  # The first may be like the second, but not like the others.
+            return self._align(tuple(run[1:]))
+        return layers
+
+    def _before(self, run: Sequence[int]) -> int | None:
+        """The last value of a layer before a run."""
+        pair = self._pair(run[0], run[1])
+        assert pair is not None, "a run is of pairs"
+        for reads, yields in pair.carried:
+            is_last = yields[0] == run[0] and self._program.owners[reads[0]] is not None
+            if is_last and self._pair(reads[0], run[0]) is not None:
+                return reads[0]
+        return None
+
+    def _pair(self, value: int, following: int) -> _Aligned | None:
+        key = (value, following)
+        if key not in self._pairs:
+            self._pairs[key] = self._align(key)
+        return self._pairs[key]
+
+    def _align(self, run: _Row) -> _Aligned | None:
+        """The layers that end with these values, if they are alike and depend on each other in this order."""
+        ancestors = [self._program.ancestors_of(value) for value in run]
+        if not all(bits >> self._owner(value) & 1 for value, bits in zip(run, ancestors[1:], strict=False)):
+            return None
+        # Where the first layer begins, the others show.
+        before = [0, *ancestors[:-1]]
+        ops, leaves = self._follow_back(run, before)
+        return self._classify(ops, [row for row in ops if are_own(row, before)], leaves)
+
+    def _follow_back(self, run: _Row, before: Sequence[int]) -> tuple[list[_Row], list[_Row]]:
+        """The operations of layers, each after those that it reads, and the leaves."""
+        found: dict[_Row, None] = {}
+        leaves: list[_Row] = []
+        seen: set[_Row] = set()
+        todo: list[tuple[_Row, _Row | None]] = [(run, None)]
+        while todo:
+            row, ops = todo.pop()
+            if ops is not None:
+                found[ops] = None
+                continue
+            if row in seen:
+                continue
+            seen.add(row)
+            ops = self._program.alike(row, before)
+            if ops is None:
+                leaves.append(row)
+            elif ops not in found:
+                todo.append((row, ops))
+                todo.extend((read, None) for read in _across(self._program.reads, ops))
+        # In the order of the last layer.
+        return sorted(found, key=lambda ops: ops[-1]), leaves
+
+    def _classify(self, ops: Sequence[_Row], own: Sequence[_Row], leaves: Iterable[_Row]) -> _Aligned | None:
+        """Tells carried, stacked and shared leaves apart; None if one is none of these, or these are no layers."""
+        if not any(op_name(self._program.ops[row[0]]) in _HEAVY for row in own):
+            return None
+        inside = {op for row in own for op in row}
+        if any(map(self._program.is_taken, inside)):
+            return None
+        bits = sum(1 << op for op in inside)
+        yielded: dict[int, list[_Row]] = defaultdict(list)
+        for row in (row for ops in own for row in _across(self._program.results, ops)):
+            yielded[row[0]].append(row)
+        carried, stacked, shared = [], [], []
+        for leaf in leaves:
+            depends = [bool(self._program.ancestors_of(value) & bits) for value in leaf]
+            if depends[0] or len({self._program.values[value].type for value in leaf}) > 1:
+                return None
+            if len(set(leaf)) == 1:
+                shared.append(leaf[0])
+                continue
+            source = next((row for row in yielded[leaf[1]] if row[:-1] == leaf[1:]), None)
+            if source is not None:
+                carried.append((leaf, source))
+            elif not any(depends):
+                stacked.append(leaf)
+            else:
+                return None
+        return _Aligned(
+            ops=ops, own=frozenset(own), own_ops=frozenset(inside), carried=carried, stacked=stacked, shared=shared
+        )
+
+    def _owner(self, value: int) -> int:
+        owner = self._program.owners[value]
+        assert owner is not None, "layers end with operations"
+        return owner
+
+
+def _across(lists: Sequence[_Row], ops: _Row) -> list[_Row]:
+    """What is said of alike operations, side by side."""
+    return list(zip(*(lists[op] for op in ops), strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Aligned:
+    """`Layers`, by numbers.
+
+    Attributes:
+        ops: The operations, each after those that it reads.
+        own: Those that belong to the layers.
+        own_ops: The same, all of all layers.
+        carried: What layers take and give, of each value that is carried.
+        stacked: As in `Layers`.
+        shared: As in `Layers`.
+    """
+
+    ops: Sequence[_Row]
+    own: frozenset[_Row]
+    own_ops: frozenset[int]
+    carried: Sequence[tuple[_Row, _Row]]
+    stacked: Sequence[_Row]
+    shared: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.ops[0])
+
+    def in_program(self, program: _Dataflow) -> Layers:
+        """Returns the layers with the operations and values that the numbers stand for."""
+
+        def row(numbers: _Row) -> Row:
+            return tuple(program.values[number] for number in numbers)
+
+        return Layers(
+            ops=tuple(
+                LayerOp(
+                    ops=tuple(program.ops[op] for op in ops),
+                    reads=tuple(map(row, _across(program.reads, ops))),
+                    is_own=ops in self.own,
+                )
+                for ops in self.ops
+            ),
+            carried=tuple(Carried(reads=row(reads), yields=row(yields)) for reads, yields in self.carried),
+            stacked=tuple(map(row, self.stacked)),
+            shared=row(tuple(self.shared)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidate:
+    """Operations that may be the last ones of layers.
+
+    Attributes:
+        members: Their results.
+        ops: How many operations a layer would have.
+        carried_bytes: What would go from layer to layer.
+        last_bytes: What each of the results has.
+    """
+
+    members: _Row
+    ops: int
+    carried_bytes: int
+    last_bytes: int
+
+    @property
+    def coverage(self) -> int:
+        """How many operations all layers would have."""
+        return self.ops * len(self.members)
