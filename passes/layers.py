@@ -40,12 +40,12 @@ _Row: TypeAlias = tuple[int, ...]
 
 #: How many steps back the surroundings of candidates must be alike: few steps miss differences, many miss the first
 #: layers.
-_DEPTHS = (2, 4, 8, 16)
+_DEPTHS = (2, 4, 8)
 #: Where there may be two layers only, the surroundings of the first one are those of half of them. Then operations are
 #: tried that are alike themselves, and up to so many of which one layer has.
 _STRIDES = range(1, 7)
 #: A candidate that covers this part of what the best one covers is as good.
-_NEARLY = 0.9
+_NEARLY = 0.75
 #: And so is one that carries this part more.
 _MORE_BYTES = 0.01
 #: A layer has one of these; to loop over a few elementwise operations is not worth it.
@@ -360,27 +360,24 @@ class _Finder:
     def __init__(self, program: _Dataflow, least: int) -> None:
         self._program = program
         self._least = least
-        # The surroundings of the first layer may differ; it is found from the second one.
-        self._fewest = max(2, least - 1)
         self._pairs: dict[_Row, _Aligned | None] = {}
 
     def find(self) -> Iterator[_Aligned]:
         """Yields layers that share no operation."""
         candidates = [each for each in map(self._candidate, self._classes()) if each is not None]
         while candidates:
-            most = max(each.coverage for each in candidates)
-            good = [each for each in candidates if each.coverage >= _NEARLY * most]
-            most_bytes = (1 + _MORE_BYTES) * min(each.carried_bytes for each in good)
-            best = sorted((each for each in good if each.carried_bytes <= most_bytes), key=lambda each: each.last_bytes)
-            found = max(map(self._all_layers, best), key=lambda layers: sum(map(len, layers)))
-            for layers in found:
+            best = _best(candidates)
+            guesses = {each.members for each in best if each.layers is None}
+            if guesses:
+                measured = [self._measured(each) if each.members in guesses else each for each in candidates]
+                candidates = [each for each in measured if each.coverage]
+                continue
+            chosen = max(best, key=lambda each: each.coverage)
+            for layers in chosen.layers or ():
                 self._program.take(layers.own_ops)
                 yield layers
-            candidates = [
-                each
-                for each in (self._untaken(each) for each in candidates if each not in best)
-                if len(each.members) >= self._fewest
-            ]
+            untaken = (self._untaken(each) for each in candidates if each is not chosen)
+            candidates = [each for each in untaken if len(each.members) >= 2]
 
     def _classes(self) -> Iterator[_Row]:
         """Yields the results of operations of alike surroundings, enough of them to be those of layers."""
@@ -389,7 +386,8 @@ class _Finder:
             yield from self._strided()
         for depth, classes in enumerate(self._program.classes(max(_DEPTHS)), start=1):
             for ops in classes if depth in _DEPTHS else ():
-                if len(ops) < self._fewest or not self._may_end_layer(ops[0]):
+                # The surroundings of the first layers may differ, one a step; they are found from those behind them.
+                if len(ops) < max(2, self._least - depth) or not self._may_end_layer(ops[0]):
                     continue
                 members = tuple(self._program.results[op][0] for op in ops)
                 # Looking further back has cut off the first ones.
@@ -415,41 +413,54 @@ class _Finder:
         )
 
     def _candidate(self, members: _Row) -> _Candidate | None:
-        """Looks at some of a class; None if those that follow each other are no layers."""
+        """Looks at some of a class, for a guess; None if those that follow each other are no layers."""
         for place in sorted({max(1, len(members) * quarter // 4) for quarter in (1, 2, 3)}):
             pair = self._pair(*members[place - 1 : place + 1])
             if pair is not None:
-                carried = (self._program.values[row[0]].type for _, row in pair.carried)
-                size = sum(spec_of(type_, "").nbytes for type_ in carried)
                 last = self._program.values[members[-1]].type
                 return _Candidate(
                     members=members,
-                    ops=len(pair.own),
-                    carried_bytes=size,
+                    # The first one may differ.
+                    coverage=len(pair.own) * (len(members) - 1),
+                    carried_bytes=pair.carried_bytes(self._program),
                     last_bytes=spec_of(last, "").nbytes,
                 )
         return None
 
-    def _untaken(self, candidate: _Candidate) -> _Candidate:
-        members = tuple(value for value in candidate.members if not self._program.is_taken(self._owner(value)))
-        return replace(candidate, members=members)
+    def _measured(self, candidate: _Candidate) -> _Candidate:
+        layers = self._all_layers(candidate.members)
+        return replace(
+            candidate,
+            layers=tuple(layers),
+            coverage=sum(len(each.own_ops) for each in layers),
+            carried_bytes=max((each.carried_bytes(self._program) for each in layers), default=0),
+        )
 
-    def _all_layers(self, candidate: _Candidate) -> list[_Aligned]:
-        """The layers that members of a class are the last values of."""
-        found = []
-        run = [candidate.members[0]]
-        for value, following in pairwise((*candidate.members, None)):
+    def _untaken(self, candidate: _Candidate) -> _Candidate:
+        """Forgets the members that others have taken, and what was measured with them."""
+        members = tuple(value for value in candidate.members if not self._program.is_taken(self._owner(value)))
+        return candidate if members == candidate.members else replace(candidate, members=members, layers=None)
+
+    def _all_layers(self, members: _Row) -> list[_Aligned]:
+        """The layers that members of a class are the last values of: those that are most, and others beside them."""
+        found: list[_Aligned] = []
+        run = [members[0]]
+        for value, following in pairwise((*members, None)):
             if following is None or self._pair(value, following) is None:
                 layers = self._of_run(run)
                 found += [layers] if layers is not None else []
                 run = []
             if following is not None:
                 run.append(following)
-        return found
+        apart: list[_Aligned] = []
+        for layers in sorted(found, key=len, reverse=True):
+            if all(layers.own_ops.isdisjoint(other.own_ops) for other in apart):
+                apart.append(layers)
+        return apart
 
     def _of_run(self, run: list[int]) -> _Aligned | None:
         """The layers of a run, with those before it whose surroundings differ; None if they are too few."""
-        if len(run) < self._fewest:
+        if len(run) < 2:
             return None
         while (first := self._before(run)) is not None:
             run = [first, *run]
@@ -571,6 +582,10 @@ class _Aligned:
     def __len__(self) -> int:
         return len(self.ops[0])
 
+    def carried_bytes(self, program: _Dataflow) -> int:
+        """Returns what goes from one layer to the next."""
+        return sum(spec_of(program.values[yields[0]].type, "").nbytes for _, yields in self.carried)
+
     def in_program(self, program: _Dataflow) -> Layers:
         """Returns the layers with the operations and values that the numbers stand for."""
 
@@ -598,17 +613,22 @@ class _Candidate:
 
     Attributes:
         members: Their results.
-        ops: How many operations a layer would have.
-        carried_bytes: What would go from layer to layer.
+        coverage: How many operations all layers have; a guess until they are known.
+        carried_bytes: What goes from layer to layer; likewise.
         last_bytes: What each of the results has.
+        layers: The layers, once they are known.
     """
 
     members: _Row
-    ops: int
+    coverage: int
     carried_bytes: int
     last_bytes: int
+    layers: tuple[_Aligned, ...] | None = None
 
-    @property
-    def coverage(self) -> int:
-        """How many operations all layers would have."""
-        return self.ops * len(self.members)
+
+def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """Those that carry the fewest bytes of those that cover most, with the smallest last results first."""
+    most = max(each.coverage for each in candidates)
+    good = [each for each in candidates if each.coverage >= _NEARLY * most]
+    most_bytes = (1 + _MORE_BYTES) * min(each.carried_bytes for each in good)
+    return sorted((each for each in good if each.carried_bytes <= most_bytes), key=lambda each: each.last_bytes)
