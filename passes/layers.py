@@ -211,6 +211,8 @@ class _Dataflow:
         self._update_ancestors()
         ids: dict[Hashable, int] = {}
         self._tokens = [ids.setdefault(_token(op), len(ids)) for op in self.ops]
+        self._is_free = [is_free(op) for op in self.ops]
+        self._has_effect = [_has_effect(op) for op in self.ops]
         weight_only = weight_only_values(main)
         self._weight_only = [value in weight_only for value in self.values]
         self._worth: dict[int, bool] = {}
@@ -241,14 +243,11 @@ class _Dataflow:
             before: For each layer the operations before it, where following back ends.
         """
         ops = tuple(owner for owner in map(self.owners.__getitem__, row) if owner is not None)
-        if len(ops) < len(row):
-            return None
-        first = self.ops[ops[0]]
-        if not are_own(ops, before) and not is_free(first):
+        if len(ops) < len(row) or not (self._is_free[ops[0]] or are_own(ops, before)):
             return None
         if all(map(self.is_weight_only, row)) and any(map(self._is_worth_preparing, row)):
             return None
-        if len({self._tokens[op] for op in ops}) > 1 or _has_effect(first):
+        if len({self._tokens[op] for op in ops}) > 1 or self._has_effect[ops[0]]:
             return None
         # The same one of their results.
         places = {self.results[op].index(value) for op, value in zip(ops, row, strict=True)}
@@ -492,11 +491,15 @@ class _Finder:
             return None
         # Where the first layer begins, the others show.
         before = [0, *ancestors[:-1]]
-        ops, leaves = self._follow_back(run, before)
+        followed = self._follow_back(run, before)
+        if followed is None:
+            return None
+        ops, leaves = followed
         return self._classify(ops, [row for row in ops if are_own(row, before)], leaves)
 
-    def _follow_back(self, run: _Row, before: Sequence[int]) -> tuple[list[_Row], list[_Row]]:
-        """The operations of layers, each after those that it reads, and the leaves."""
+    def _follow_back(self, run: _Row, before: Sequence[int]) -> tuple[list[_Row], list[_Row]] | None:
+        """The operations of layers, each after those that it reads, and the leaves; None as soon as layers differ."""
+        ends = [1 << self._owner(value) for value in run]
         found: dict[_Row, None] = {}
         leaves: list[_Row] = []
         seen: set[_Row] = set()
@@ -511,12 +514,19 @@ class _Finder:
             seen.add(row)
             ops = self._program.alike(row, before)
             if ops is None:
+                if any(map(self._is_inside, row[1:], before[1:], ends)):
+                    return None
                 leaves.append(row)
             elif ops not in found:
                 todo.append((row, ops))
                 todo.extend((read, None) for read in _across(self._program.reads, ops))
         # In the order of the last layer.
         return sorted(found, key=lambda ops: ops[-1]), leaves
+
+    def _is_inside(self, value: int, before: int, end: int) -> bool:
+        """Whether a value is made from what the layer before gives, which ends with this operation, and after it."""
+        ancestors = self._program.ancestors_of(value)
+        return bool(ancestors & end) and ancestors & ~before != 0
 
     def _classify(self, ops: Sequence[_Row], own: Sequence[_Row], leaves: Iterable[_Row]) -> _Aligned | None:
         """Tells carried, stacked and shared leaves apart; None if one is none of these, or these are no layers."""

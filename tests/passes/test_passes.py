@@ -43,6 +43,7 @@ FRAME = {
     "__init__",
     "axes",
     "base",
+    "layers",
     "main",
     "padding",
     "padding_rules",

@@ -57,7 +57,11 @@ class LibtpuEstimator:
             self._worker.close()
 
     def cycles(self, module: ir.Module) -> int | None:
-        """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module."""
+        """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module.
+
+        The module loses its source locations, so that equal programs are estimated once.
+        """
+        mlir.run_pipeline(module, "strip-debuginfo")
         program = mlir.to_portable(module)
         path = self._folder / self._key(program)
         try:
