@@ -13,11 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from torch.export import ExportedProgram
 
 from tpuc import mlir
-from tpuc.backend.compile import Executable, compile_program
+from tpuc.backend.compile import Executable, compile_program, start_worker
 from tpuc.backend.estimate import estimator_for
 from tpuc.dims import Bucket, bucket_name, largest_step
 from tpuc.errors import UnsupportedOpError
@@ -109,10 +111,11 @@ def compile_model(
         with progress.stage("lower"):
             lowered = _lower(exported, torch_mlir, platforms)
     captured = lowered.captured
-    with progress.stage("passes"):
-        programs = {bucket: _optimize_all(lowered, bucket, request, dump) for bucket in request.programs()}
-    with progress.stage("compile"):
-        executables = _compile_all(programs, request, dump)
+    with _Compilers(request) as compilers:  # Started before the passes, for the same reason.
+        with progress.stage("passes"):
+            programs = {bucket: _optimize_all(lowered, bucket, request, dump) for bucket in request.programs()}
+        with progress.stage("compile"):
+            executables = compilers.compile_all(programs, dump)
     with progress.stage("write"):
         packing = Packing(request, captured, lowered.dims, is_portable=lowered.is_portable)
         manifest, sections = packing.pack(model, programs, executables)
@@ -206,37 +209,52 @@ def _optimize(
         return take_apart(module, masks=rewrites[PadDynamic.MASKS], rolled_layers=rewrites[RollLayers.LAYERS])
 
 
-def _compile_all(
-    programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], request: CompileRequest, dump: Path | None
-) -> tuple[CompiledTarget, ...]:
+class _Compilers:
     """Compiles for every bucket and target, with every libtpu where several are asked for, side by side."""
-    jobs = [
-        (bucket, target, libtpu)
-        for bucket in programs
-        for target in request.targets
-        for libtpu in ((None,) if target.platform == "cpu" else request.libtpus or (None,))
-    ]
-    # One compile keeps about one core busy.
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return tuple(pool.map(lambda job: _compile_one(programs, job[0], job[1], job[2], dump), jobs))
 
+    def __init__(self, request: CompileRequest) -> None:
+        """Starts as many processes as will compile at once; they import while the programs are made."""
+        self._jobs = [
+            (bucket, target, libtpu)
+            for bucket in request.programs()
+            for target in request.targets
+            for libtpu in ((None,) if target.platform == "cpu" else request.libtpus or (None,))
+        ]
+        # One compile keeps about one core busy.
+        self._at_once = os.cpu_count() or 1
+        self._workers = {number: start_worker(job[1]) for number, job in enumerate(self._jobs[: self._at_once])}
 
-def _compile_one(
-    programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]],
-    bucket: Bucket,
-    target: Target,
-    libtpu: Path | None,
-    dump: Path | None,
-) -> CompiledTarget:
-    start = time.perf_counter()
-    executable = compile_program(programs[bucket][target].main, target, libtpu=libtpu)
-    seconds = time.perf_counter() - start
-    if dump is not None:
-        name = ".".join(filter(None, (str(target), bucket_name(bucket), "hlo.txt")))
-        with replacing(dump / name) as replacement:
-            replacement.file.write(executable.hlo.encode())
-    cycles = count_cycles(executable.hlo, target.chip)
-    return CompiledTarget(bucket=bucket, executable=executable, cycles=cycles, seconds=seconds)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._workers.values():
+            worker.close()
+
+    def compile_all(
+        self, programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], dump: Path | None
+    ) -> tuple[CompiledTarget, ...]:
+        """Compiles the programs; called once."""
+        with ThreadPoolExecutor(max_workers=self._at_once) as pool:
+            return tuple(pool.map(lambda number: self._compile_one(number, programs, dump), range(len(self._jobs))))
+
+    def _compile_one(
+        self, number: int, programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], dump: Path | None
+    ) -> CompiledTarget:
+        bucket, target, libtpu = self._jobs[number]
+        start = time.perf_counter()
+        executable = compile_program(
+            programs[bucket][target].main, target, libtpu=libtpu, worker=self._workers.get(number)
+        )
+        seconds = time.perf_counter() - start
+        if dump is not None:
+            name = ".".join(filter(None, (str(target), bucket_name(bucket), "hlo.txt")))
+            with replacing(dump / name) as replacement:
+                replacement.file.write(executable.hlo.encode())
+        cycles = count_cycles(executable.hlo, target.chip)
+        return CompiledTarget(bucket=bucket, executable=executable, cycles=cycles, seconds=seconds)
 
 
 def _buckets_note(request: CompileRequest) -> Iterator[str]:
