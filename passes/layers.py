@@ -18,25 +18,21 @@ what this one gives, as a norm does, the compiler computes both together, if bot
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.mlir import spec_of
-from tpuc.passes.hoist_weights import is_worth_preparing
+from tpuc.passes.dataflow import Dataflow, Numbers, are_own
 from tpuc.passes.main import Main
-from tpuc.passes.rewrite import EFFECTS, Tensor, captured_values, nested_ops, op_name
-from tpuc.passes.tensors import converts_exactly, is_static
-from tpuc.passes.weight_only import weight_only_values
+from tpuc.passes.rewrite import Tensor, op_name
+from tpuc.passes.tensors import is_static
 
 #: The values that are alike, one of each layer.
 Row: TypeAlias = tuple[Tensor, ...]
-#: The same by numbers, of values or of operations.
-_Row: TypeAlias = tuple[int, ...]
 
 #: How many steps back the surroundings of candidates must be alike: few steps miss differences, many miss the first
 #: layers.
@@ -50,9 +46,6 @@ _NEARLY = 0.75
 _MORE_BYTES = 0.01
 #: A layer has one of these; to loop over a few elementwise operations is not worth it.
 _HEAVY = frozenset(f"stablehlo.{name}" for name in ("composite", "convolution", "custom_call", "dot_general", "while"))
-#: What the compiler makes part of what reads it, where a loop would keep the result in memory: a layer repeats these,
-#: rather than to read their results. So it does with conversions to a wider type.
-_FREE = (stablehlo.BroadcastInDimOp, stablehlo.ConstantOp, stablehlo.IotaOp, stablehlo.ReshapeOp)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +154,7 @@ def find_layers(main: Main, least: int) -> list[Layers]:
     Returns:
         Layers that share no operation, those that depend on others first.
     """
-    program = _Dataflow(main)
+    program = Dataflow(main)
     found = list(_Finder(program, least).find())
     # Layers are taken as one now: what depends on others has all that they depend on, and more.
     found.sort(
@@ -170,196 +163,13 @@ def find_layers(main: Main, least: int) -> list[Layers]:
     return [layers.in_program(program) for layers in found]
 
 
-class _Dataflow:
-    """What the operations of `@main` read, and what is alike.
-
-    Operations and values go by number: each value that an operation gives or reads has one, and so has each operation.
-    Sets of operations are bits of an int.
-
-    Attributes:
-        ops: The operations.
-        values: The values.
-        results: The values that each operation gives.
-        reads: The values that each operation reads: its operands, then those that its regions capture.
-        owners: The operation of each value; None for an argument.
-    """
-
-    def __init__(self, main: Main) -> None:
-        self._main = main
-        self.ops = list(main.block.operations)[:-1]
-        self.values: list[Tensor] = []
-        self.owners: list[int | None] = []
-        numbers: dict[Tensor, int] = {}
-
-        def number(value: Tensor, owner: int | None) -> int:
-            if value not in numbers:
-                numbers[value] = len(self.values)
-                self.values.append(value)
-                self.owners.append(owner)
-            return numbers[value]
-
-        self.reads: list[_Row] = []
-        self.results: list[_Row] = []
-        for op_number, op in enumerate(self.ops):
-            self.reads.append(tuple(number(value, None) for value in (*op.operands, *captured_values(op))))
-            self.results.append(tuple(number(value, op_number) for value in op.results))
-        self._sources = [
-            {owner for owner in map(self.owners.__getitem__, reads) if owner is not None} for reads in self.reads
-        ]
-        self._ancestors: list[int] = []
-        self._groups: dict[int, int] = {}  # the number of the layers, for each operation of layers that were found
-        self._update_ancestors()
-        ids: dict[Hashable, int] = {}
-        self._tokens = [ids.setdefault(_token(op), len(ids)) for op in self.ops]
-        self._is_free = [is_free(op) for op in self.ops]
-        self._has_effect = [_has_effect(op) for op in self.ops]
-        weight_only = weight_only_values(main)
-        self._weight_only = [value in weight_only for value in self.values]
-        self._worth: dict[int, bool] = {}
-
-    def ancestors_of(self, value: int) -> int:
-        """Returns the operations that a value depends on, its own included."""
-        owner = self.owners[value]
-        return 0 if owner is None else self._ancestors[owner]
-
-    def is_weight_only(self, value: int) -> bool:
-        """Says whether an operation computes a value from weights and constants alone."""
-        return self._weight_only[value]
-
-    def is_taken(self, op: int) -> bool:
-        """Says whether an operation belongs to layers that were found."""
-        return op in self._groups
-
-    def take(self, ops: Iterable[int]) -> None:
-        """Takes operations as one from now on, which they will be: what reads one waits for all."""
-        self._groups |= dict.fromkeys(ops, len(set(self._groups.values())))
-        self._update_ancestors()
-
-    def alike(self, row: _Row, before: Sequence[int]) -> _Row | None:
-        """Returns the operations that give alike values of each layer, if following back goes on through them.
-
-        Args:
-            row: The values.
-            before: For each layer the operations before it, where following back ends.
-        """
-        ops = tuple(owner for owner in map(self.owners.__getitem__, row) if owner is not None)
-        if len(ops) < len(row) or not (self._is_free[ops[0]] or are_own(ops, before)):
-            return None
-        if all(map(self.is_weight_only, row)) and any(map(self._is_worth_preparing, row)):
-            return None
-        if len({self._tokens[op] for op in ops}) > 1 or self._has_effect[ops[0]]:
-            return None
-        # The same one of their results.
-        places = {self.results[op].index(value) for op, value in zip(ops, row, strict=True)}
-        return ops if len(places) == 1 else None
-
-    def classes_alone(self) -> list[_Row]:
-        """Returns the classes of operations that are alike, whatever their surroundings."""
-        return _classes_of(self._tokens)
-
-    def classes(self, depth: int) -> Iterator[list[_Row]]:
-        """Yields, for 1, 2, ... steps back, the classes of operations whose surroundings are alike so far."""
-        labels = self._tokens
-        for _ in range(depth):
-            ids: dict[Hashable, int] = {}
-            seen = (
-                (self._tokens[op], *(self._label(read, labels) for read in self.reads[op]))
-                for op in range(len(self.ops))
-            )
-            labels = [ids.setdefault(each, len(ids)) for each in seen]
-            yield _classes_of(labels)
-
-    def _label(self, value: int, labels: Sequence[int]) -> Hashable:
-        owner = self.owners[value]
-        # All weights look the same, however they are prepared.
-        if owner is None or self._weight_only[value]:
-            return self.values[value].type
-        return labels[owner], self.results[owner].index(value)
-
-    def _is_worth_preparing(self, value: int) -> bool:
-        if value not in self._worth:
-            self._worth[value] = is_worth_preparing(self.values[value], self._main)
-        return self._worth[value]
-
-    def _update_ancestors(self) -> None:
-        """Computes what each operation depends on; again, until those that count as one agree."""
-        of_group: dict[int, int] = defaultdict(int)
-        before: list[int] | None = None
-        while self._ancestors != before:
-            before, self._ancestors = self._ancestors, []
-            for op, sources in enumerate(self._sources):
-                bits = 1 << op
-                for source in sources:
-                    bits |= self._ancestors[source]
-                if (group := self._groups.get(op)) is not None:
-                    of_group[group] |= bits
-                    bits = of_group[group]
-                self._ancestors.append(bits)
-
-
-def _classes_of(labels: Sequence[int]) -> list[_Row]:
-    """The operations of each label."""
-    members: dict[int, list[int]] = defaultdict(list)
-    for op, label in enumerate(labels):
-        members[label].append(op)
-    return list(map(tuple, members.values()))
-
-
-def are_own(ops: _Row, before: Sequence[int]) -> bool:
-    """Says whether operations belong to layers, each to its own, after what comes before it."""
-    return len(set(ops)) > 1 and not any(bits >> op & 1 for op, bits in zip(ops, before, strict=True))
-
-
-def is_free(op: ir.OpView) -> bool:
-    """Says whether an operation costs less than to keep its result in memory."""
-    if isinstance(op, stablehlo.ConvertOp):
-        return converts_exactly(op.operand.type.element_type, op.result.type.element_type)
-    return isinstance(op, _FREE)
-
-
-def _token(op: ir.OpView | ir.Operation) -> Hashable:
-    """What must be equal for two operations to be alike, but for what they read."""
-    return _own_token(op), len(op.operands), _region_token(op)
-
-
-def _own_token(op: ir.OpView | ir.Operation) -> Hashable:
-    attributes = map(op.attributes.__getitem__, range(len(op.attributes)))
-    types = tuple(result.type for result in op.results)
-    return op_name(op), types, tuple((each.name, each.attr) for each in attributes)
-
-
-def _region_token(op: ir.OpView | ir.Operation) -> Hashable:
-    """The regions of an operation, with numbers for the values in them, and one for all from outside."""
-    numbers: dict[ir.Value[Any], int] = {}
-    parts: list[Hashable] = []
-    for each in nested_ops(op)[1:]:
-        arguments = each.operation.block.arguments
-        for argument in arguments:
-            numbers.setdefault(argument, len(numbers))
-        reads = tuple(numbers.get(operand, -1) for operand in each.operands)
-        for result in each.results:
-            numbers[result] = len(numbers)
-        parts.append((_own_token(each), tuple(argument.type for argument in arguments), reads, len(each.regions)))
-    return tuple(parts)
-
-
-def _has_effect(op: ir.OpView) -> bool:
-    return any(map(_has_own_effect, nested_ops(op)))
-
-
-def _has_own_effect(op: ir.OpView | ir.Operation) -> bool:
-    if op_name(op) == "stablehlo.custom_call":
-        return "has_side_effect" in op.attributes and ir.BoolAttr(op.attributes["has_side_effect"]).value
-    return op_name(op) in EFFECTS or not op_name(op).startswith(("stablehlo.", "chlo."))
-
-
 class _Finder:
     """Looks for layers, those that cover most first."""
 
-    def __init__(self, program: _Dataflow, least: int) -> None:
+    def __init__(self, program: Dataflow, least: int) -> None:
         self._program = program
         self._least = least
-        self._pairs: dict[_Row, _Aligned | None] = {}
+        self._pairs: dict[Numbers, _Aligned | None] = {}
 
     def find(self) -> Iterator[_Aligned]:
         """Yields layers that share no operation."""
@@ -378,9 +188,9 @@ class _Finder:
             untaken = (self._untaken(each) for each in candidates if each is not chosen)
             candidates = [each for each in untaken if len(each.members) >= 2]
 
-    def _classes(self) -> Iterator[_Row]:
+    def _classes(self) -> Iterator[Numbers]:
         """Yields the results of operations of alike surroundings, enough of them to be those of layers."""
-        seen: dict[int, list[_Row]] = defaultdict(list)
+        seen: dict[int, list[Numbers]] = defaultdict(list)
         if self._least == 2:
             yield from self._strided()
         for depth, classes in enumerate(self._program.classes(max(_DEPTHS)), start=1):
@@ -394,7 +204,7 @@ class _Finder:
                     seen[members[-1]].append(members)
                     yield members
 
-    def _strided(self) -> Iterator[_Row]:
+    def _strided(self) -> Iterator[Numbers]:
         """Yields the results of every first, second, ... of operations that are alike themselves."""
         for ops in self._program.classes_alone():
             if not self._may_end_layer(ops[0]):
@@ -411,7 +221,7 @@ class _Finder:
             and is_static(self._program.values[results[0]])
         )
 
-    def _candidate(self, members: _Row) -> _Candidate | None:
+    def _candidate(self, members: Numbers) -> _Candidate | None:
         """Looks at some of a class, for a guess; None if those that follow each other are no layers."""
         for place in sorted({max(1, len(members) * quarter // 4) for quarter in (1, 2, 3)}):
             pair = self._pair(*members[place - 1 : place + 1])
@@ -440,7 +250,7 @@ class _Finder:
         members = tuple(value for value in candidate.members if not self._program.is_taken(self._owner(value)))
         return candidate if members == candidate.members else replace(candidate, members=members, layers=None)
 
-    def _all_layers(self, members: _Row) -> list[_Aligned]:
+    def _all_layers(self, members: Numbers) -> list[_Aligned]:
         """The layers that members of a class are the last values of: those that are most, and others beside them."""
         found: list[_Aligned] = []
         run = [members[0]]
@@ -484,7 +294,7 @@ class _Finder:
             self._pairs[key] = self._align(key)
         return self._pairs[key]
 
-    def _align(self, run: _Row) -> _Aligned | None:
+    def _align(self, run: Numbers) -> _Aligned | None:
         """The layers that end with these values, if they are alike and depend on each other in this order."""
         ancestors = [self._program.ancestors_of(value) for value in run]
         if not all(bits >> self._owner(value) & 1 for value, bits in zip(run, ancestors[1:], strict=False)):
@@ -497,13 +307,13 @@ class _Finder:
         ops, leaves = followed
         return self._classify(ops, [row for row in ops if are_own(row, before)], leaves)
 
-    def _follow_back(self, run: _Row, before: Sequence[int]) -> tuple[list[_Row], list[_Row]] | None:
+    def _follow_back(self, run: Numbers, before: Sequence[int]) -> tuple[list[Numbers], list[Numbers]] | None:
         """The operations of layers, each after those that it reads, and the leaves; None as soon as layers differ."""
         ends = [1 << self._owner(value) for value in run]
-        found: dict[_Row, None] = {}
-        leaves: list[_Row] = []
-        seen: set[_Row] = set()
-        todo: list[tuple[_Row, _Row | None]] = [(run, None)]
+        found: dict[Numbers, None] = {}
+        leaves: list[Numbers] = []
+        seen: set[Numbers] = set()
+        todo: list[tuple[Numbers, Numbers | None]] = [(run, None)]
         while todo:
             row, ops = todo.pop()
             if ops is not None:
@@ -528,7 +338,7 @@ class _Finder:
         ancestors = self._program.ancestors_of(value)
         return bool(ancestors & end) and ancestors & ~before != 0
 
-    def _classify(self, ops: Sequence[_Row], own: Sequence[_Row], leaves: Iterable[_Row]) -> _Aligned | None:
+    def _classify(self, ops: Sequence[Numbers], own: Sequence[Numbers], leaves: Iterable[Numbers]) -> _Aligned | None:
         """Tells carried, stacked and shared leaves apart; None if one is none of these, or these are no layers."""
         if not any(op_name(self._program.ops[row[0]]) in _HEAVY for row in own):
             return None
@@ -536,7 +346,7 @@ class _Finder:
         if any(map(self._program.is_taken, inside)):
             return None
         bits = sum(1 << op for op in inside)
-        yielded: dict[int, list[_Row]] = defaultdict(list)
+        yielded: dict[int, list[Numbers]] = defaultdict(list)
         for row in (row for ops in own for row in _across(self._program.results, ops)):
             yielded[row[0]].append(row)
         carried, stacked, shared = [], [], []
@@ -564,7 +374,7 @@ class _Finder:
         return owner
 
 
-def _across(lists: Sequence[_Row], ops: _Row) -> list[_Row]:
+def _across(lists: Sequence[Numbers], ops: Numbers) -> list[Numbers]:
     """What is said of alike operations, side by side."""
     return list(zip(*(lists[op] for op in ops), strict=True))
 
@@ -582,24 +392,24 @@ class _Aligned:
         shared: As in `Layers`.
     """
 
-    ops: Sequence[_Row]
-    own: frozenset[_Row]
+    ops: Sequence[Numbers]
+    own: frozenset[Numbers]
     own_ops: frozenset[int]
-    carried: Sequence[tuple[_Row, _Row]]
-    stacked: Sequence[_Row]
+    carried: Sequence[tuple[Numbers, Numbers]]
+    stacked: Sequence[Numbers]
     shared: Sequence[int]
 
     def __len__(self) -> int:
         return len(self.ops[0])
 
-    def carried_bytes(self, program: _Dataflow) -> int:
+    def carried_bytes(self, program: Dataflow) -> int:
         """Returns what goes from one layer to the next."""
         return sum(spec_of(program.values[yields[0]].type, "").nbytes for _, yields in self.carried)
 
-    def in_program(self, program: _Dataflow) -> Layers:
+    def in_program(self, program: Dataflow) -> Layers:
         """Returns the layers with the operations and values that the numbers stand for."""
 
-        def row(numbers: _Row) -> Row:
+        def row(numbers: Numbers) -> Row:
             return tuple(program.values[number] for number in numbers)
 
         return Layers(
@@ -629,7 +439,7 @@ class _Candidate:
         layers: The layers, once they are known.
     """
 
-    members: _Row
+    members: Numbers
     coverage: int
     carried_bytes: int
     last_bytes: int

@@ -34,6 +34,9 @@ the loop, and taken apart after it.
 
 The rule: there are at least eight layers, and the loop costs at most 3% more than the layers one by one, as the
 compiler estimates both. For that it compiles the loop, and two layers.
+
+Measured on v5p, in estimated cycles: the 32 layers of LLaMA-7B, bf16, 2048 tokens, become one: 131,343,621 cycles and
+111 MiB of code become 132,180,812 and 4 MiB.
 """
 
 from __future__ import annotations
@@ -48,8 +51,9 @@ from jaxlib.mlir.dialects import func, stablehlo
 
 from tpuc.errors import RequestError
 from tpuc.passes.base import Estimator, Pass, PassContext
+from tpuc.passes.dataflow import is_free
 from tpuc.passes.hoist_weights import hoist_weights
-from tpuc.passes.layers import LayerOp, Layers, Row, find_layers, is_free
+from tpuc.passes.layers import LayerOp, Layers, Row, find_layers
 from tpuc.passes.main import Main, new_function
 from tpuc.passes.rewrite import Rules, Tensor, captured_values, copy_with, defining_op
 from tpuc.passes.tensors import CHLO_ELEMENTWISE, ELEMENTWISE, reshape, splat_constant, tensor_type, zeros

@@ -43,6 +43,7 @@ FRAME = {
     "__init__",
     "axes",
     "base",
+    "dataflow",
     "layers",
     "main",
     "padding",
