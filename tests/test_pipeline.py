@@ -110,7 +110,7 @@ class LoopsAreCheap:
 
 def test_the_cpu_takes_the_stacks_that_a_tpu_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        pipeline, "estimator_for", lambda target: nullcontext(LoopsAreCheap() if target.chip is not None else None)
+        pipeline, "estimator_for", lambda target, _: nullcontext(LoopsAreCheap() if target.chip is not None else None)
     )
     module, x = Stack(8).eval(), torch.randn(2, 8)
     compiled = tpuc.compile(module, (x,), targets=["cpu", "v5e"], output=tmp_path / "a.bin")

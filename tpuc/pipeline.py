@@ -105,17 +105,19 @@ def compile_model(
     """
     progress = progress or Progress()
     platforms = {target.platform for target in request.targets}
-    with Worker(stablehlo.WORKER) as torch_mlir:  # Started first: it imports while the model is exported.
+    # Started first: they import while the model is exported.
+    with Worker(stablehlo.WORKER) as torch_mlir, _Compilers(request) as compilers:
         with progress.stage("export"):
             exported = export_model(model, request)
         with progress.stage("lower"):
             lowered = _lower(exported, torch_mlir, platforms)
-    captured = lowered.captured
-    with _Compilers(request) as compilers:  # Started before the passes, for the same reason.
         with progress.stage("passes"):
-            programs = {bucket: _optimize_all(lowered, bucket, request, dump) for bucket in request.programs()}
+            programs = {
+                bucket: _optimize_all(lowered, bucket, request, compilers, dump) for bucket in request.programs()
+            }
         with progress.stage("compile"):
             executables = compilers.compile_all(programs, dump)
+    captured = lowered.captured
     with progress.stage("write"):
         packing = Packing(request, captured, lowered.dims, is_portable=lowered.is_portable)
         manifest, sections = packing.pack(model, programs, executables)
@@ -173,12 +175,12 @@ def _lower(exported: Capture | DynamicModel, torch_mlir: Worker, platforms: Coll
 
 
 def _optimize_all(
-    lowered: Lowered, bucket: Bucket, request: CompileRequest, dump: Path | None
+    lowered: Lowered, bucket: Bucket, request: CompileRequest, compilers: _Compilers, dump: Path | None
 ) -> dict[Target, OptimizedProgram]:
     """Makes the program of each target, and one for the CPU where those hold kernels that only a TPU can run."""
     passes = parse_pipeline(request.passes)
     programs = {
-        target: _optimize(lowered, bucket, target, passes, dump)
+        target: _optimize(lowered, bucket, target, passes, dump, compilers.idle_worker(target))
         for target in request.targets
         if target.chip is not None
     }
@@ -191,10 +193,15 @@ def _optimize_all(
 
 
 def _optimize(
-    lowered: Lowered, bucket: Bucket, target: Target, passes: Sequence[Pass], dump: Path | None
+    lowered: Lowered,
+    bucket: Bucket,
+    target: Target,
+    passes: Sequence[Pass],
+    dump: Path | None,
+    worker: Worker | None = None,
 ) -> OptimizedProgram:
     """Links the program for a target, runs the passes over it, and takes it apart."""
-    with mlir.make_context() as context, estimator_for(target) as estimator:
+    with mlir.make_context() as context, estimator_for(target, worker) as estimator:
         module = lowered.module(target.platform, context, bucket)
         folder = dump and dump / str(target) / bucket_name(bucket)
         rewrites: Counter[str] = Counter()
@@ -213,7 +220,7 @@ class _Compilers:
     """Compiles for every bucket and target, with every libtpu where several are asked for, side by side."""
 
     def __init__(self, request: CompileRequest) -> None:
-        """Starts as many processes as will compile at once; they import while the programs are made."""
+        """Starts as many processes as will compile at once."""
         self._jobs = [
             (bucket, target, libtpu)
             for bucket in request.programs()
@@ -233,6 +240,13 @@ class _Compilers:
         for worker in self._workers.values():
             worker.close()
 
+    def idle_worker(self, target: Target) -> Worker | None:
+        """Returns a process that will compile for a target with the installed libtpu, and does nothing yet."""
+        for number, worker in self._workers.items():
+            if self._jobs[number][1:] == (target, None) and worker.is_running:
+                return worker
+        return None
+
     def compile_all(
         self, programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], dump: Path | None
     ) -> tuple[CompiledTarget, ...]:
@@ -244,9 +258,13 @@ class _Compilers:
         self, number: int, programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], dump: Path | None
     ) -> CompiledTarget:
         bucket, target, libtpu = self._jobs[number]
+        worker = self._workers.get(number)
         start = time.perf_counter()
         executable = compile_program(
-            programs[bucket][target].main, target, libtpu=libtpu, worker=self._workers.get(number)
+            programs[bucket][target].main,
+            target,
+            libtpu=libtpu,
+            worker=worker if worker is not None and worker.is_running else None,
         )
         seconds = time.perf_counter() - start
         if dump is not None:
