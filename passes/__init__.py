@@ -22,6 +22,7 @@ from tpuc.passes.pad_dynamic import PadDynamic
 from tpuc.passes.pad_to_tiles import PadToTiles
 from tpuc.passes.precision import Precision
 from tpuc.passes.recompose_attention import RecomposeAttention
+from tpuc.passes.roll_layers import RollLayers
 from tpuc.passes.scale_before_reduce import ScaleBeforeReduce
 from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
 from tpuc.passes.simplify_shape import SimplifyShape
@@ -64,6 +65,7 @@ PIPELINE: tuple[Pass, ...] = (
     Cse(),  # each kernel lays out the same masks and tables anew
     PadToTiles(),  # late: what else a product would meet is settled
     SpaceToDepth(),  # late too: it asks what a convolution costs as it will be
+    RollLayers(),  # after all that looks at one operation: each layer must have become what the others are
     HoistWeights(),  # last: the others look for patterns in what it takes away
 )
 

@@ -29,7 +29,10 @@ class Estimator(Protocol):
     """Says what a program costs on a target."""
 
     def cycles(self, module: ir.Module) -> int | None:
-        """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module."""
+        """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module.
+
+        The module loses its source locations, so that equal programs are estimated once.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

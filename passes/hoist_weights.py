@@ -129,7 +129,7 @@ def _worth_preparing(main: Main, known: set[Tensor]) -> Iterator[Tensor]:
         if value not in known or value in seen:
             continue
         seen.add(value)
-        if _is_worth_it(value, main):
+        if is_worth_preparing(value, main):
             yield value
         else:
             op = defining_op(value)
@@ -143,7 +143,8 @@ def _read_by_the_rest(op: ir.OpView, known: set[Tensor]) -> Iterable[Tensor]:
     return [operand for each in nested_ops(op) for operand in each.operands]
 
 
-def _is_worth_it(value: Tensor, main: Main) -> bool:
+def is_worth_preparing(value: Tensor, main: Main) -> bool:
+    """Says whether a value that depends on weights alone is better computed before the program than in it."""
     op = defining_op(value)
     if isinstance(op, _FREE) or (isinstance(op, stablehlo.ConvertOp) and _widens(op)):
         return False

@@ -34,9 +34,10 @@ OpT = TypeVar("OpT", bound=ir.OpView)
 #: A rule set that has not come to an end after this many rewrites for each operation of the module never will.
 _REWRITES_PER_OPERATION = 50
 
-#: Operations of these dialects can go when nobody reads their results, but for those named below.
+#: Operations of these dialects can go when nobody reads their results, but for `EFFECTS`.
 _PURE_DIALECTS = ("stablehlo.", "chlo.", "arith.", "tensor.")
-_EFFECTS = frozenset(
+#: What does, or may do, more than compute results.
+EFFECTS = frozenset(
     f"stablehlo.{name}"
     for name in (
         "all_gather",
@@ -213,9 +214,38 @@ def nested_ops(op: ir.OpView | ir.Operation) -> list[ir.OpView | ir.Operation]:
     return ops
 
 
+def captured_values(op: ir.OpView | ir.Operation) -> list[ir.Value[Any]]:
+    """Returns the values from outside of an operation that its regions read, each as often as they do."""
+    if not len(op.regions):
+        return []
+    inside = nested_ops(op)[1:]
+    own: set[ir.Value[Any]] = {result for each in inside for result in each.results}
+    own |= {argument for each in (op, *inside) for region in each.regions for argument in region.blocks[0].arguments}
+    return [operand for each in inside for operand in each.operands if operand not in own]
+
+
+def copy_with(op: ir.OpView, reads: Sequence[ir.Value[Any]]) -> ir.OpView:
+    """Builds an operation again, with the same location.
+
+    Args:
+        op: The operation, which stays as it is.
+        reads: What the copy reads: its operands, then what takes the place of each of `captured_values(op)`.
+    """
+    captured = set(captured_values(op))
+    copy = op.operation.clone()
+    values = iter(reads)
+    for number in range(len(copy.operands)):
+        copy.operands[number] = next(values)
+    for each in nested_ops(copy)[1:]:
+        for number, operand in enumerate(each.operands):
+            if operand in captured:
+                each.operands[number] = next(values)
+    return copy.opview
+
+
 def is_pure(op: ir.OpView) -> bool:
     """Says whether an operation, with all that is inside it, does nothing but compute its results."""
-    return op_name(op).startswith(_PURE_DIALECTS) and not any(op_name(each) in _EFFECTS for each in nested_ops(op))
+    return op_name(op).startswith(_PURE_DIALECTS) and not any(op_name(each) in EFFECTS for each in nested_ops(op))
 
 
 def is_dead(op: ir.OpView) -> bool:

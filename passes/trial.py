@@ -89,7 +89,7 @@ class Trials:
             operands = list(dict.fromkeys(op.operands))
             kinds = ["weight" if self._weights.is_weight_only(each) else "input" for each in operands]
             names = [f"{kind}:{number}" for number, kind in enumerate(kinds)]
-            main = new_function(module, "main", [each.type for each in operands], names, op.results[0].type)
+            main = new_function(module, "main", [each.type for each in operands], names, [op.results[0].type])
             with ir.InsertionPoint(main.block):
                 copy = op.operation.clone().opview
                 for number, operand in enumerate(op.operands):

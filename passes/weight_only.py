@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
 from tpuc.passes.main import Function, Main
-from tpuc.passes.rewrite import Tensor, defining_op, is_pure, nested_ops, op_name
+from tpuc.passes.rewrite import Tensor, captured_values, defining_op, is_pure, op_name
 
 #: How far back `is_weight_only` looks. What is computed from weights in models is far shorter.
 _OPERATIONS = 100
@@ -63,17 +63,7 @@ def weights_and_constants(main: Main) -> tuple[set[Tensor], set[Tensor]]:
 
 def can_prepare(op: ir.OpView) -> bool:
     """Says whether an operation may run before the program: it has one result and no effect, and captures nothing."""
-    return len(op.results) == 1 and is_pure(op) and op_name(op) != "stablehlo.composite" and not _captures(op)
-
-
-def _captures(op: ir.OpView) -> bool:
-    """Whether the regions of an operation read values from outside of it."""
-    if not len(op.regions):
-        return False
-    inside = nested_ops(op)[1:]
-    own: set[ir.Value[Any]] = {result for each in inside for result in each.results}
-    own |= {argument for each in (op, *inside) for region in each.regions for argument in region.blocks[0].arguments}
-    return any(operand not in own for each in inside for operand in each.operands)
+    return len(op.results) == 1 and is_pure(op) and op_name(op) != "stablehlo.composite" and not captured_values(op)
 
 
 def slice_back(values: Sequence[Tensor], is_leaf: Callable[[Tensor], bool]) -> tuple[list[ir.OpView], list[Tensor]]:

@@ -132,12 +132,15 @@ class _Placing:
         return self._placed[name]
 
     def prepare_all(self, names: Sequence[str], *, keep: Set[str]) -> dict[str, Buffer]:
-        """Puts prepared tensors on the device; weights that are sources only, and not to be kept, leave it again."""
+        """Puts prepared tensors on the device; weights that are sources only, and not to be kept, leave it again.
+
+        The largest come first: their sources are beside them while most of the device is free.
+        """
         infos = {info.name: info for info in self._artifact.manifest.prepared}
         preparer = Preparer(self._device)
         readers = Counter(source for name in names if infos[name].section is None for source in infos[name].sources)
         prepared = {}
-        for name in names:
+        for name in sorted(names, key=lambda name: infos[name].spec.nbytes, reverse=True):
             info = infos[name]
             if info.section is not None:
                 prepared[name] = self._place(info.section, self._artifact.prepared(name))

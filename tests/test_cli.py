@@ -253,6 +253,9 @@ def test_bad_input_is_one_clear_error(folder: Path, arguments: tuple[str, ...], 
 def test_wrong_usage_exits_with_2(folder: Path) -> None:
     assert tpuc("compile", cwd=folder).returncode == 2
     assert tpuc("run", "net.bin", "--repeat", "0", cwd=folder).returncode == 2
+    done = tpuc("compile", "net.py", "--roll", "sometimes", cwd=folder)
+    assert done.returncode == 2
+    assert "'sometimes' is not one of 'auto', 'always', 'never'" in done.stderr
 
 
 def test_debug_shows_the_traceback(folder: Path) -> None:

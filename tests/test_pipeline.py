@@ -1,14 +1,19 @@
 """What a compile puts into an artifact: programs by target, and tensors prepared from weights."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from jaxlib.mlir import ir
 from safetensors.torch import save_file
 from torch import nn
 
 import tpuc
+from tpuc import mlir, pipeline
+from tpuc.request import WeightsMode
 from tpuc.runtime import Program
 
 
@@ -28,6 +33,20 @@ class Normed(nn.Module):
         return self.layers(x)
 
 
+class Stack(nn.Module):
+    """Layers of one form, over the last dimension."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU()) for _ in range(layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
 class Attention(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
@@ -39,10 +58,10 @@ def _assert_equal(program: Program, module: nn.Module, x: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("weights", ["embed", "external", "none"])
-def test_what_depends_on_weights_alone_is_prepared(tmp_path: Path, weights: str) -> None:
+def test_what_depends_on_weights_alone_is_prepared(tmp_path: Path, weights: WeightsMode) -> None:
     module, x = Normed().eval(), torch.randn(1, 3, 8, 8)
     expected = Normed().eval()
-    compiled = tpuc.compile(module, (x,), targets=["cpu"], output=tmp_path / "a.bin", weights=weights)  # type: ignore[arg-type]
+    compiled = tpuc.compile(module, (x,), targets=["cpu"], output=tmp_path / "a.bin", weights=weights)
     manifest = compiled.manifest
     assert manifest.prepared
     assert all((info.section is not None) == (weights == "embed") for info in manifest.prepared)
@@ -55,6 +74,50 @@ def test_what_depends_on_weights_alone_is_prepared(tmp_path: Path, weights: str)
     supplied = tmp_path / "weights.safetensors" if weights == "none" else None
     with tpuc.runtime.load(tmp_path / "a.bin", weights=supplied) as program:
         _assert_equal(program, expected, x)
+
+
+@pytest.mark.parametrize("weights", ["embed", "external", "none"])
+def test_layers_become_a_loop_over_stacked_weights(tmp_path: Path, weights: WeightsMode) -> None:
+    module, x = Stack(3).eval(), torch.randn(2, 8)
+    compiled = tpuc.compile(
+        module, (x,), targets=["cpu"], output=tmp_path / "a.bin", weights=weights, roll="always", dump=tmp_path / "ir"
+    )
+    assert compiled.progress.notes[-1] == "3 layers on cpu are loops, over stacked weights"
+    assert {info.dims for info in compiled.manifest.prepared} == {(3, 8), (3, 8, 8)}
+    assert "roll-layers{mode=always least=2}" in compiled.manifest.options["passes"]
+    save_file(Stack(3).state_dict(), tmp_path / "weights.safetensors")
+    supplied = tmp_path / "weights.safetensors" if weights == "none" else None
+    with tpuc.runtime.load(tmp_path / "a.bin", weights=supplied) as program:
+        _assert_equal(program, Stack(3).eval(), x)
+
+
+def test_layers_become_a_loop_for_any_size(tmp_path: Path) -> None:
+    module = Stack(3).eval()
+    specs: dict[str, Any] = {"shapes": "x=f32[batch,8]", "dims": "batch=1..5", "buckets": "batch=5"}
+    compiled = tpuc.compile(module, output=tmp_path / "a.bin", roll="always", **specs)
+    assert any("3 layers" in note for note in compiled.progress.notes)
+    with tpuc.runtime.load(tmp_path / "a.bin") as program:
+        for batch in (1, 4, 5):
+            _assert_equal(program, module, torch.randn(batch, 8))
+
+
+class LoopsAreCheap:
+    """Takes any program with a loop for cheaper than any without."""
+
+    def cycles(self, module: ir.Module) -> int:
+        return 1 if mlir.find(module, "stablehlo.while") else 100
+
+
+def test_the_cpu_takes_the_stacks_that_a_tpu_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        pipeline, "estimator_for", lambda target, _: nullcontext(LoopsAreCheap() if target.chip is not None else None)
+    )
+    module, x = Stack(8).eval(), torch.randn(2, 8)
+    compiled = tpuc.compile(module, (x,), targets=["cpu", "v5e"], output=tmp_path / "a.bin")
+    assert [note.partition(" are ")[0] for note in compiled.progress.notes] == ["8 layers on cpu", "8 layers on v5e"]
+    assert not [info.name for info in compiled.manifest.weights if info.section]
+    with tpuc.runtime.load(tmp_path / "a.bin") as program:
+        _assert_equal(program, module, x)
 
 
 def test_programs_that_come_out_equal_are_stored_once(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from tpuc.checking import Check, check_model
 from tpuc.dims import Dims, SizeBuckets, choose_buckets, parse_buckets, parse_dims
 from tpuc.errors import RequestError
 from tpuc.loader import LoadedModel, load_model
-from tpuc.passes import default_pipeline
+from tpuc.passes import default_pipeline, format_pipeline, parse_pipeline
+from tpuc.passes.roll_layers import RollMode, with_roll
 from tpuc.pipeline import Compiled, compile_model
 from tpuc.plugins import load_plugins
 from tpuc.progress import Progress
@@ -37,6 +38,7 @@ def compile(  # noqa: A001  The name that users expect.
     training: bool = False,
     precision: str | None = None,
     passes: str | None = None,
+    roll: RollMode | None = None,
     libtpus: Sequence[str | Path] = (),
     plugins: Sequence[str] = (),
     dump: str | Path | None = None,
@@ -61,6 +63,8 @@ def compile(  # noqa: A001  The name that users expect.
             `mixed`: products alone are; `f32-highest`: products have the precision of f32; None or `f32`: as the model
             says, at XLA's default precision. `tpuc.passes.bf16_storage` lists what stays in f32.
         passes: The passes to run, as `tpuc opt --passes` reads them; None means the default ones.
+        roll: Whether repeated layers become a loop: `auto`, `always` or `never`; None means as the passes say, which is
+            `auto` by default: eight or more layers, where the loop costs at most 3% more.
         libtpus: The libtpu builds to compile with for TPU targets; none means the installed one.
         plugins: Modules, or .py files, that register lowerings (`tpuc.lowering`), beside those that installed packages
             declare.
@@ -96,19 +100,19 @@ def compile(  # noqa: A001  The name that users expect.
         weights=weights,
         training=training,
         precision=precision or "f32",
-        passes=_pipeline(passes, precision),
+        passes=_pipeline(passes, precision, roll),
         plugins=loaded_plugins,
     )
     folder = Path(dump) if dump else None
     return compile_model(loaded, request, path, progress=progress, dump=folder, explain=explain)
 
 
-def _pipeline(passes: str | None, precision: str | None) -> str:
-    if passes is None:
-        return default_pipeline(precision or "f32")
-    if precision is not None:
+def _pipeline(passes: str | None, precision: str | None, roll: RollMode | None) -> str:
+    """Returns the text of the pipeline to run."""
+    if passes is not None and precision is not None:
         raise RequestError("precision is a pass, and the passes are given", hint="Give it there: precision{mode=bf16}.")
-    return passes
+    text = default_pipeline(precision or "f32") if passes is None else passes
+    return text if roll is None else format_pipeline(with_roll(parse_pipeline(text), roll))
 
 
 def _sizes(

@@ -77,6 +77,11 @@ def main() -> None:
 )
 @click.option("--passes", metavar="PIPELINE", help="The passes to run, in place of the default ones.")
 @click.option(
+    "--roll",
+    type=click.Choice(["auto", "always", "never"]),
+    help="Whether repeated layers become a loop; auto: eight or more that cost at most 3% more so. [default: auto]",
+)
+@click.option(
     "--libtpu",
     "libtpus",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -101,6 +106,7 @@ def compile_command(
     training: bool,
     precision: str | None,
     passes: str | None,
+    roll: Any,
     libtpus: tuple[Path, ...],
     plugins: tuple[str, ...],
     dump_ir: Path | None,
@@ -125,6 +131,7 @@ def compile_command(
             training=training,
             precision=precision,
             passes=passes,
+            roll=roll,
             libtpus=libtpus,
             plugins=plugins,
             dump=dump_ir,

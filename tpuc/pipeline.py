@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import torch
 from torch.export import ExportedProgram
 
 from tpuc import mlir
-from tpuc.backend.compile import Executable, compile_program
+from tpuc.backend.compile import Executable, compile_program, start_worker
 from tpuc.backend.estimate import estimator_for
 from tpuc.dims import Bucket, bucket_name, largest_step
 from tpuc.fake import fake_weights
@@ -28,8 +31,9 @@ from tpuc.frontend.dynamic import DynamicLowered, DynamicModel, export_dynamic, 
 from tpuc.loader import LoadedModel
 from tpuc.lowerings.platforms import Platform
 from tpuc.packaging import Packing
-from tpuc.passes import READABLE, PassReport, parse_pipeline, run_passes
+from tpuc.passes import READABLE, Pass, PassReport, parse_pipeline, run_passes
 from tpuc.passes.pad_dynamic import PadDynamic
+from tpuc.passes.roll_layers import RollLayers
 from tpuc.program import OptimizedProgram, take_apart
 from tpuc.progress import Progress
 from tpuc.report.cycles import Cycles, count_cycles
@@ -111,17 +115,21 @@ def compile_model(
     """
     progress = progress or Progress()
     platforms = {target.platform for target in request.targets}
-    with Worker(stablehlo.WORKER) as torch_mlir:  # Started first: it imports while the model is exported.
+    # Started first: they import while the model is exported.
+    with Worker(stablehlo.WORKER) as torch_mlir, _Compilers(request) as compilers:
         with progress.stage("export"):
             exported = export_model(model, request)
         with progress.stage("lower"):
             lowered = _lower(exported, torch_mlir, platforms)
+        with progress.stage("passes"):
+            reports: Reports = {}
+            programs = {
+                bucket: _optimize_all(lowered, bucket, request, compilers, dump, reports)
+                for bucket in request.programs()
+            }
+        with progress.stage("compile"):
+            executables = compilers.compile_all(programs, dump)
     captured = lowered.captured
-    with progress.stage("passes"):
-        reports: Reports = {}
-        programs = {bucket: _optimize_all(lowered, bucket, request, dump, reports) for bucket in request.programs()}
-    with progress.stage("compile"):
-        executables = _compile_all(programs, request, dump)
     explanations: tuple[Explanation, ...] = ()
     if explain:
         with progress.stage("explain"):
@@ -134,6 +142,7 @@ def compile_model(
         *model.notes,
         *captured.notes,
         *_buckets_note(request),
+        *_loops_notes(programs),
         *_kernels_notes(executables),
         *_wide_note(programs),
     ):
@@ -189,39 +198,58 @@ def _lower(exported: Capture | DynamicModel, torch_mlir: Worker, platforms: Coll
 
 
 def _optimize_all(
-    lowered: Lowered, bucket: Bucket, request: CompileRequest, dump: Path | None, reports: Reports
+    lowered: Lowered,
+    bucket: Bucket,
+    request: CompileRequest,
+    compilers: _Compilers,
+    dump: Path | None,
+    reports: Reports,
 ) -> dict[Target, OptimizedProgram]:
     """Makes the program of each target, and one for the CPU where those hold kernels that only a TPU can run."""
-    programs = {target: _optimize(lowered, bucket, target, request, dump, reports) for target in request.targets}
-    if lowered.is_portable and all(program.has_kernels for program in programs.values()):
-        programs[CPU] = _optimize(lowered, bucket, CPU, request, dump, reports)
-    return programs
+    passes = parse_pipeline(request.passes)
+    programs = {
+        target: _optimize(lowered, bucket, target, passes, dump, reports, compilers.idle_worker(target))
+        for target in request.targets
+        if target.chip is not None
+    }
+    # The CPU's program takes the weights that the others take, stacked where they are.
+    if any(program.rolled_layers for program in programs.values()):
+        passes = tuple(replace(each, mode="always") if isinstance(each, RollLayers) else each for each in passes)
+    if CPU in request.targets or (lowered.is_portable and all(program.has_kernels for program in programs.values())):
+        programs[CPU] = _optimize(lowered, bucket, CPU, passes, dump, reports)
+    return {target: programs[target] for target in (*request.targets, CPU) if target in programs}
 
 
 def _optimize(
     lowered: Lowered,
     bucket: Bucket,
     target: Target,
-    request: CompileRequest,
+    passes: Sequence[Pass],
     dump: Path | None,
     reports: Reports,
+    worker: Worker | None = None,
 ) -> OptimizedProgram:
     """Links the program for a target, runs the passes over it, whose reports it keeps, and takes it apart."""
-    with mlir.make_context() as context, estimator_for(target) as estimator:
+    with mlir.make_context() as context, estimator_for(target, worker) as estimator:
         module = lowered.module(target.platform, context, bucket)
         folder = dump and dump / str(target) / bucket_name(bucket)
         kept = reports[bucket, target] = []
         run_passes(
             module,
-            parse_pipeline(request.passes),
+            passes,
             target,
             estimator=estimator,
             dump=folder,
             observer=kept.append,
         )
+        rewrites = sum((Counter(report.rewrites) for report in kept), Counter[str]())
         wide = wide_places(module) if target.platform == "tpu" else ()
-        masks = sum(report.rewrites.get(PadDynamic.MASKS, 0) for report in kept)
-        return take_apart(module, masks=masks, wide_places=wide)
+        return take_apart(
+            module,
+            masks=rewrites[PadDynamic.MASKS],
+            wide_places=wide,
+            rolled_layers=rewrites[RollLayers.LAYERS],
+        )
 
 
 def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports) -> Explanation:
@@ -242,37 +270,63 @@ def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports) -> Explan
     )
 
 
-def _compile_all(
-    programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], request: CompileRequest, dump: Path | None
-) -> tuple[CompiledTarget, ...]:
+class _Compilers:
     """Compiles for every bucket and target, with every libtpu where several are asked for, side by side."""
-    jobs = [
-        (bucket, target, libtpu)
-        for bucket in programs
-        for target in request.targets
-        for libtpu in ((None,) if target.platform == "cpu" else request.libtpus or (None,))
-    ]
-    # One compile keeps about one core busy.
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return tuple(pool.map(lambda job: _compile_one(programs, job[0], job[1], job[2], dump), jobs))
 
+    def __init__(self, request: CompileRequest) -> None:
+        """Starts as many processes as will compile at once."""
+        self._jobs = [
+            (bucket, target, libtpu)
+            for bucket in request.programs()
+            for target in request.targets
+            for libtpu in ((None,) if target.platform == "cpu" else request.libtpus or (None,))
+        ]
+        # One compile keeps about one core busy.
+        self._at_once = os.cpu_count() or 1
+        self._workers = {number: start_worker(job[1]) for number, job in enumerate(self._jobs[: self._at_once])}
 
-def _compile_one(
-    programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]],
-    bucket: Bucket,
-    target: Target,
-    libtpu: Path | None,
-    dump: Path | None,
-) -> CompiledTarget:
-    start = time.perf_counter()
-    executable = compile_program(programs[bucket][target].main, target, libtpu=libtpu)
-    seconds = time.perf_counter() - start
-    if dump is not None:
-        name = ".".join(filter(None, (str(target), bucket_name(bucket), "hlo.txt")))
-        with replacing(dump / name) as replacement:
-            replacement.file.write(executable.hlo.encode())
-    cycles = count_cycles(executable.hlo, target.chip)
-    return CompiledTarget(bucket=bucket, executable=executable, cycles=cycles, seconds=seconds)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._workers.values():
+            worker.close()
+
+    def idle_worker(self, target: Target) -> Worker | None:
+        """Returns a process that will compile for a target with the installed libtpu, and does nothing yet."""
+        for number, worker in self._workers.items():
+            if self._jobs[number][1:] == (target, None) and worker.is_running:
+                return worker
+        return None
+
+    def compile_all(
+        self, programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], dump: Path | None
+    ) -> tuple[CompiledTarget, ...]:
+        """Compiles the programs; called once."""
+        with ThreadPoolExecutor(max_workers=self._at_once) as pool:
+            return tuple(pool.map(lambda number: self._compile_one(number, programs, dump), range(len(self._jobs))))
+
+    def _compile_one(
+        self, number: int, programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], dump: Path | None
+    ) -> CompiledTarget:
+        bucket, target, libtpu = self._jobs[number]
+        worker = self._workers.get(number)
+        start = time.perf_counter()
+        executable = compile_program(
+            programs[bucket][target].main,
+            target,
+            libtpu=libtpu,
+            worker=worker if worker is not None and worker.is_running else None,
+        )
+        seconds = time.perf_counter() - start
+        if dump is not None:
+            name = ".".join(filter(None, (str(target), bucket_name(bucket), "hlo.txt")))
+            with replacing(dump / name) as replacement:
+                replacement.file.write(executable.hlo.encode())
+        cycles = count_cycles(executable.hlo, target.chip)
+        return CompiledTarget(bucket=bucket, executable=executable, cycles=cycles, seconds=seconds)
 
 
 def _buckets_note(request: CompileRequest) -> Iterator[str]:
@@ -292,6 +346,15 @@ def _wide_note(programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]]) -> 
     )
     if note:
         yield note
+
+
+def _loops_notes(programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]]) -> Iterator[str]:
+    """Which programs loop over layers."""
+    for bucket, by_target in programs.items():
+        for target, program in by_target.items():
+            if program.rolled_layers:
+                where = " ".join(filter(None, (str(target), bucket_name(bucket))))
+                yield f"{program.rolled_layers} layers on {where} are loops, over stacked weights"
 
 
 def _kernels_notes(executables: Sequence[CompiledTarget]) -> Iterator[str]:

@@ -44,6 +44,7 @@ class OptimizedProgram:
         products: How many products it has, by dtype and precision; see `ProgramInfo`.
         masks: How many masks keep padding from what it computes.
         wide_places: Where it computes with 64-bit numbers, if it is for a TPU.
+        rolled_layers: How many layers of the model became loops.
     """
 
     main: bytes
@@ -53,15 +54,19 @@ class OptimizedProgram:
     products: dict[str, int]
     masks: int = 0
     wide_places: tuple[WidePlace, ...] = ()
+    rolled_layers: int = 0
 
 
-def take_apart(module: ir.Module, *, masks: int = 0, wide_places: tuple[WidePlace, ...] = ()) -> OptimizedProgram:
+def take_apart(
+    module: ir.Module, *, masks: int = 0, wide_places: tuple[WidePlace, ...] = (), rolled_layers: int = 0
+) -> OptimizedProgram:
     """Makes portable programs of a module's `@main` and of the functions that prepare tensors for it.
 
     Args:
         module: A module after the passes; the functions for preparing leave it.
         masks: How many masks the passes put into it.
         wide_places: Where it computes with 64-bit numbers, if it is for a TPU.
+        rolled_layers: How many layers they made loops of.
     """
     main = Main(module)
     arguments = tuple(_argument(each) for each in main.argument_names)
@@ -74,6 +79,7 @@ def take_apart(module: ir.Module, *, masks: int = 0, wide_places: tuple[WidePlac
         has_kernels=any(map(_is_kernel, mlir.find(module, "stablehlo.custom_call"))),
         masks=masks,
         wide_places=wide_places,
+        rolled_layers=rolled_layers,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tpuc.runtime.artifact import SectionData, write_artifact
-from tpuc.runtime.device import Device
+from tpuc.runtime.artifact import Artifact, SectionData, write_artifact
+from tpuc.runtime.device import Buffer, Device
 from tpuc.runtime.errors import ArtifactError, DeviceError, InputError
 from tpuc.runtime.executor import load
 from tpuc.runtime.manifest import Argument, Manifest, PreparedInfo
 from tpuc.runtime.prepare import Preparer
 from tpuc.runtime.spec import TensorSpec
+from tpuc.runtime.weights import Verification, place_weights
 
 from .sample_artifacts import INPUT, WEIGHT, counter_manifest, counter_sections, portable
 
@@ -64,6 +66,32 @@ def test_a_stored_one_needs_no_weight(tmp_path: Path, device: Device) -> None:
     assert_runs(load(tmp_path / "a.bin", device=device, notify=lambda line: None))
     with pytest.raises(InputError, match="the artifact has its weights"):
         load(tmp_path / "a.bin", device=device, weights=tmp_path)
+
+
+def test_the_largest_are_computed_first(tmp_path: Path, cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = transposed(None)
+    (turned,), (entry,) = manifest.prepared, manifest.entries
+    (program,) = entry.programs
+    joined = replace(turned, name="joined", dims=(8, 3), program="prepare/joined")
+    arguments = (program.arguments[0], Argument(kind="prepared", name="joined"), *program.arguments[1:])
+    manifest = replace(
+        manifest,
+        prepared=(turned, joined),
+        entries=(replace(entry, programs=(replace(program, arguments=arguments),)),),
+    )
+    tensors = {"weights/linear.weight": WEIGHT.T.copy(), "prepare/joined": portable(TRANSPOSE)}
+    write_artifact(tmp_path / "a.bin", manifest, sections(**tensors))
+    order: list[str] = []
+
+    def prepare(_preparer: Preparer, _program: bytes, spec: TensorSpec, sources: Sequence[Buffer]) -> Buffer:
+        order.append(spec.name)
+        return sources[0]
+
+    monkeypatch.setattr(Preparer, "prepare", prepare)
+    artifact = Artifact.open(tmp_path / "a.bin")
+    with Verification(artifact, cpu, enabled=False) as verification:
+        place_weights(artifact, manifest.entries[0].programs, cpu, {}, verification)
+    assert order == ["joined", "turned"]
 
 
 @pytest.mark.parametrize("mode", ["embed", "external"])

@@ -47,13 +47,16 @@ class Executable:
     host: str
 
 
-def compile_program(program: bytes, target: Target, *, libtpu: Path | None = None) -> Executable:
+def compile_program(
+    program: bytes, target: Target, *, libtpu: Path | None = None, worker: Worker | None = None
+) -> Executable:
     """Compiles a program in a process of its own.
 
     Args:
         program: A StableHLO portable artifact.
         target: The CPU of this machine, or a TPU chip.
         libtpu: The libtpu to compile with; None takes the installed one. Ignored for the CPU.
+        worker: A process that `start_worker` started for the target before; it is closed in the end.
 
     Raises:
         HbmOverflowError: The program does not fit the chip.
@@ -61,8 +64,8 @@ def compile_program(program: bytes, target: Target, *, libtpu: Path | None = Non
         CrashError: The compiler ended its process.
         RequestError: There is no libtpu.
     """
-    with start_worker(target) as worker:
-        return compile_in(worker, program, target, libtpu=libtpu)
+    with worker or start_worker(target) as compiler:
+        return compile_in(compiler, program, target, libtpu=libtpu)
 
 
 def start_worker(target: Target) -> Worker:

@@ -25,27 +25,34 @@ from tpuc.worker import Worker
 _logger = logging.getLogger(__name__)
 
 
-def estimator_for(target: Target) -> AbstractContextManager[LibtpuEstimator | None]:
-    """Returns who estimates what programs cost on a target: libtpu for a chip, nobody for the CPU."""
-    return LibtpuEstimator(target) if target.chip else nullcontext()
+def estimator_for(target: Target, worker: Worker | None = None) -> AbstractContextManager[LibtpuEstimator | None]:
+    """Returns who estimates what programs cost on a target: libtpu for a chip, nobody for the CPU.
+
+    Args:
+        target: The target.
+        worker: As `LibtpuEstimator` takes it.
+    """
+    return LibtpuEstimator(target, worker=worker) if target.chip else nullcontext()
 
 
 class LibtpuEstimator:
     """Compiles programs with libtpu for their estimated cycles, and keeps the answers in the user's cache folder.
 
-    The compiler's process is started when the first program comes that has no answer yet.
+    Unless one is given, the compiler's process is started when the first program comes that has no answer yet.
     """
 
-    def __init__(self, target: Target, *, folder: Path | None = None) -> None:
+    def __init__(self, target: Target, *, folder: Path | None = None, worker: Worker | None = None) -> None:
         """Prepares for a chip.
 
         Args:
             target: The chip.
             folder: Where to keep the answers; None takes the user's cache folder.
+            worker: A process that `start_worker` started for the chip, which compiles with the installed libtpu. It is
+                closed only where the compiler ends it.
         """
         self._target = target
         self._folder = folder or default_folder() / "estimates"
-        self._worker: Worker | None = None
+        self._given = self._worker = worker
 
     def __enter__(self) -> Self:
         return self
@@ -53,11 +60,15 @@ class LibtpuEstimator:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._worker is not None:
+        if self._worker is not None and self._worker is not self._given:
             self._worker.close()
 
     def cycles(self, module: ir.Module) -> int | None:
-        """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module."""
+        """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module.
+
+        The module loses its source locations, so that equal programs are estimated once.
+        """
+        mlir.run_pipeline(module, "strip-debuginfo")
         program = mlir.to_portable(module)
         path = self._folder / self._key(program)
         try:
