@@ -15,7 +15,6 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
@@ -48,7 +47,7 @@ def specialize(program: ExportedProgram, shapes: Sequence[tuple[int, ...] | None
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     with mode, torch.no_grad():
-        copy = _Specializer(_sizes(program, shapes)).copy(program.graph)
+        copy = _Specializer(symbol_values(program, shapes)).copy(program.graph)
     return ExportedProgram(
         root=dict(copy.attributes),
         graph=copy.graph,
@@ -61,8 +60,13 @@ def specialize(program: ExportedProgram, shapes: Sequence[tuple[int, ...] | None
     )
 
 
-def _sizes(program: ExportedProgram, shapes: Sequence[tuple[int, ...] | None]) -> Sizes:
-    """Solves the dimensions of the inputs, each of which is linear in one symbol, for the symbols."""
+def symbol_values(program: ExportedProgram, shapes: Sequence[tuple[int, ...] | None]) -> Sizes:
+    """Solves the dimensions of the inputs, each of which is linear in one symbol, for the symbols.
+
+    Args:
+        program: A program with symbolic sizes.
+        shapes: The shape of each of the user's inputs, as for `specialize`.
+    """
     inputs = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     sizes: dict[sympy.Symbol, int] = {}
     for name, shape in zip(program.graph_signature.user_inputs, shapes, strict=True):
