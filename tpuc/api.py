@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from tpuc.backend.compile import executable_cache
 from tpuc.checking import Check, check_model
 from tpuc.dims import Dims, SizeBuckets, choose_buckets, parse_buckets, parse_dims
 from tpuc.errors import RequestError
@@ -39,6 +40,7 @@ def compile(  # noqa: A001  The name that users expect.
     libtpus: Sequence[str | Path] = (),
     plugins: Sequence[str] = (),
     dump: str | Path | None = None,
+    cache: bool = True,
     progress: Progress | None = None,
 ) -> Compiled:
     """Compiles a PyTorch model into an artifact.
@@ -60,6 +62,7 @@ def compile(  # noqa: A001  The name that users expect.
         plugins: Modules, or .py files, that register lowerings (`tpuc.lowering`), beside those that installed packages
             declare.
         dump: A folder for the IR after each pass and the optimized HLO of each target.
+        cache: Whether executables that were compiled before are taken from the user's cache folder.
         progress: Who follows the stages.
 
     Returns:
@@ -91,7 +94,14 @@ def compile(  # noqa: A001  The name that users expect.
         passes=passes if passes is not None else default_pipeline(),
         plugins=loaded_plugins,
     )
-    return compile_model(loaded, request, path, progress=progress, dump=Path(dump) if dump else None)
+    return compile_model(
+        loaded,
+        request,
+        path,
+        progress=progress,
+        dump=Path(dump) if dump else None,
+        cache=executable_cache() if cache else None,
+    )
 
 
 def _sizes(

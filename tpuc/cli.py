@@ -79,6 +79,13 @@ def main() -> None:
 )
 @PLUGIN
 @click.option(
+    "--no-cache",
+    is_flag=True,
+    envvar="TPUC_NO_CACHE",
+    show_envvar=True,
+    help="Compile again what was compiled before, and keep nothing.",
+)
+@click.option(
     "--dump-ir", type=click.Path(file_okay=False, path_type=Path), help="A folder for the IR after each pass."
 )
 @guarded
@@ -95,6 +102,7 @@ def compile_command(
     passes: str | None,
     libtpus: tuple[Path, ...],
     plugins: tuple[str, ...],
+    no_cache: bool,
     dump_ir: Path | None,
 ) -> None:
     """Compile MODEL: model.py, model.py:symbol, a .pt2 program, or a Hugging Face checkpoint folder."""
@@ -117,6 +125,7 @@ def compile_command(
             libtpus=libtpus,
             plugins=plugins,
             dump=dump_ir,
+            cache=not no_cache,
             progress=progress,
         )
     console.print(summary(compiled.manifest, progress.seconds, progress.notes))

@@ -35,6 +35,7 @@ from tpuc.progress import Progress
 from tpuc.report.cycles import Cycles, count_cycles
 from tpuc.request import CompileRequest
 from tpuc.runtime.artifact import write_artifact
+from tpuc.runtime.cache import Cache
 from tpuc.runtime.files import replacing
 from tpuc.runtime.manifest import Manifest
 from tpuc.runtime.spec import TensorSpec
@@ -86,6 +87,7 @@ def compile_model(
     *,
     progress: Progress | None = None,
     dump: Path | None = None,
+    cache: Cache | None = None,
 ) -> Compiled:
     """Compiles a model and writes the artifact.
 
@@ -95,6 +97,7 @@ def compile_model(
         output: Where the artifact goes; what is there stays until the new one is complete.
         progress: Who follows the stages.
         dump: A folder for the IR after each pass and the optimized HLO of each target.
+        cache: Where executables are looked for before they are compiled, and kept.
 
     Raises:
         TpucError: The model cannot be compiled; see `tpuc.errors` for the ways.
@@ -110,7 +113,7 @@ def compile_model(
     with progress.stage("passes"):
         programs = {bucket: _optimize_all(lowered, bucket, request, dump) for bucket in request.programs()}
     with progress.stage("compile"):
-        executables = _compile_all(programs, request, dump)
+        executables = _compile_all(programs, request, dump, cache)
     with progress.stage("write"):
         packing = Packing(request, captured, lowered.dims, is_portable=lowered.is_portable)
         manifest, sections = packing.pack(model, programs, executables)
@@ -119,6 +122,7 @@ def compile_model(
         *model.notes,
         *captured.notes,
         *_buckets_note(request),
+        *_cache_note(executables),
         *_kernels_notes(executables),
     ):
         progress.note(note)
@@ -196,7 +200,10 @@ def _optimize(
 
 
 def _compile_all(
-    programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], request: CompileRequest, dump: Path | None
+    programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]],
+    request: CompileRequest,
+    dump: Path | None,
+    cache: Cache | None,
 ) -> tuple[CompiledTarget, ...]:
     """Compiles for every bucket and target, with every libtpu where several are asked for, side by side."""
     jobs = [
@@ -207,7 +214,7 @@ def _compile_all(
     ]
     # One compile keeps about one core busy.
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return tuple(pool.map(lambda job: _compile_one(programs, job[0], job[1], job[2], dump), jobs))
+        return tuple(pool.map(lambda job: _compile_one(programs, *job, dump, cache), jobs))
 
 
 def _compile_one(
@@ -216,9 +223,10 @@ def _compile_one(
     target: Target,
     libtpu: Path | None,
     dump: Path | None,
+    cache: Cache | None,
 ) -> CompiledTarget:
     start = time.perf_counter()
-    executable = compile_program(programs[bucket][target].main, target, libtpu=libtpu)
+    executable = compile_program(programs[bucket][target].main, target, libtpu=libtpu, cache=cache)
     seconds = time.perf_counter() - start
     if dump is not None:
         name = ".".join(filter(None, (str(target), bucket_name(bucket), "hlo.txt")))
@@ -236,6 +244,13 @@ def _buckets_note(request: CompileRequest) -> Iterator[str]:
         count = len(request.programs())
         programs = f"{count} programs" if count > 1 else "1 program"
         yield f"buckets {buckets}: {programs} a target; padding makes an input at most {step:.3g} times as long"
+
+
+def _cache_note(executables: Sequence[CompiledTarget]) -> Iterator[str]:
+    """How many executables did not have to be compiled."""
+    cached = sum(compiled.executable.is_cached for compiled in executables)
+    if cached:
+        yield f"{cached} of {len(executables)} executables had been compiled before, and came from the cache"
 
 
 def _kernels_notes(executables: Sequence[CompiledTarget]) -> Iterator[str]:

@@ -17,8 +17,7 @@ from tpuc import mlir
 from tpuc.backend.compile import compile_in, start_worker
 from tpuc.errors import BackendError, CrashError
 from tpuc.report.cycles import count_cycles
-from tpuc.runtime.cache import default_folder
-from tpuc.runtime.files import replacing
+from tpuc.runtime.cache import Cache, cache_key, default_folder
 from tpuc.targets import Target
 from tpuc.worker import Worker
 
@@ -44,7 +43,7 @@ class LibtpuEstimator:
             folder: Where to keep the answers; None takes the user's cache folder.
         """
         self._target = target
-        self._folder = folder or default_folder() / "estimates"
+        self._cache = Cache(folder or default_folder() / "estimates", "estimate")
         self._worker: Worker | None = None
 
     def __enter__(self) -> Self:
@@ -59,17 +58,17 @@ class LibtpuEstimator:
     def cycles(self, module: ir.Module) -> int | None:
         """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module."""
         program = mlir.to_portable(module)
-        path = self._folder / self._key(program)
+        key = cache_key(str(self._target), version("libtpu"), version("jaxlib"), hashlib.sha256(program).hexdigest())
+        kept = self._cache.read(key)
+        if kept is not None:
+            found: int | None = json.loads(kept)
+            return found
+        cycles = self._compile(program)
         try:
-            kept: int | None = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            kept = self._compile(program)
-            self._keep(path, kept)
-        return kept
-
-    def _key(self, program: bytes) -> str:
-        parts = [str(self._target), version("libtpu"), version("jaxlib"), hashlib.sha256(program).hexdigest()]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+            self._cache.write(key, json.dumps(cycles).encode())
+        except OSError as error:
+            _logger.warning("an estimate is not kept: %s", error)
+        return cycles
 
     def _compile(self, program: bytes) -> int | None:
         if self._worker is None:
@@ -84,11 +83,3 @@ class LibtpuEstimator:
             self._worker = None
             return None
         return count_cycles(executable.hlo, self._target.chip).total or None
-
-    def _keep(self, path: Path, cycles: int | None) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as replacement:
-                replacement.file.write(json.dumps(cycles).encode())
-        except OSError as error:
-            _logger.warning("an estimate is not kept: %s", error)
