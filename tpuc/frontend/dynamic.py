@@ -48,6 +48,7 @@ _SUGGESTION = re.compile(
     r"^\s*(?P<name>\w+) = (?:Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)|(?P<fixed>\d+)|(?P<other>.+))$",
     re.MULTILINE,
 )
+_DIVISIBLE = re.compile(r"inconsistencies were found: Eq\(Mod\((?P<dimension>.+?), (?P<divisor>\d+)\), 0\)")
 _ASSERTION = "aten._assert_scalar.default"
 _PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
 
@@ -417,6 +418,14 @@ def _ends(allowed: SizeRange) -> list[int]:
 def _explained(error: ExportError, ranges: Sequence[SizeRange]) -> ExportError | RequestError:
     """Turns torch.export's suggestions for the sizes into ours."""
     text = str(error.__cause__)
+    given = " ".join(map(str, ranges))
+    if divisible := _DIVISIBLE.search(text):
+        # torch.export's symbols have names of its own; of several sizes it is not said which is meant.
+        dimension = re.sub(r"\bs\d+\b", ranges[0].name, divisible["dimension"]) if len(ranges) == 1 else "a dimension"
+        return RequestError(
+            f"forward cannot take all of {given}: {dimension} must be a multiple of {divisible['divisor']}",
+            hint="Let --dims say so: seq=8*k k=1..64",
+        )
     if "Suggested fixes:" not in text and "Constraints violated" not in text:
         return error
     known = {each.name: each for each in ranges}
@@ -431,4 +440,4 @@ def _explained(error: ExportError, ranges: Sequence[SizeRange]) -> ExportError |
             allowed = replace(old, minimum=int(match["min"] or old.minimum), maximum=int(match["max"] or old.maximum))
             fixes.append(str(allowed))
     what = "; ".join(fixes) or " ".join(text.split())[:200]
-    return RequestError(f"forward cannot take all of {' '.join(map(str, ranges))}: {what}", hint="Give such --dims.")
+    return RequestError(f"forward cannot take all of {given}: {what}", hint="Give such --dims.")
