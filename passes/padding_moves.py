@@ -207,7 +207,8 @@ def _write(value: Tensor, update: Tensor, starts: Sequence[Tensor], padded: Sequ
 
 def _compare(lhs: Tensor, direction: str, number: Tensor) -> Tensor:
     """Compares each element with a number, which is signed unless its type says otherwise."""
-    kind = "UNSIGNED" if number.type.element_type.is_unsigned else "SIGNED"
+    element = number.type.element_type
+    kind = "UNSIGNED" if isinstance(element, ir.IntegerType) and element.is_unsigned else "SIGNED"
     return stablehlo.compare(
         lhs,
         broadcast(number, lhs.type.shape, []),

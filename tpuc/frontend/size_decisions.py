@@ -59,10 +59,10 @@ class Decision:
 def recorded_decisions() -> Iterator[list[Decision]]:
     """Lists what code outside PyTorch decides by sizes while the block runs."""
     decisions: list[Decision] = []
-    original = torch.SymBool.__bool__
+    original: Any = torch.SymBool.__bool__
 
     def answer(self: torch.SymBool) -> bool:
-        result = original(self)
+        result: bool = original(self)
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename == _COMPARISONS:
             frame = frame.f_back
