@@ -14,8 +14,12 @@ from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional as F
 
-#: Eager says so of the variance of one element, which is NaN.
-pytestmark = pytest.mark.filterwarnings(r"ignore:.*degrees of freedom is <= 0:UserWarning")
+pytestmark = [
+    # Eager says so of the variance of one element, which is NaN.
+    pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0:UserWarning"),
+    # torch.export sees the weights that a recurrent layer keeps in a list beside its parameters, and says so.
+    pytest.mark.filterwarnings("ignore:The tensor attributes .* were assigned during export:UserWarning"),
+]
 
 X = "f32[b,s,6]"
 SIZES = ["b=1..3", "s=1..7"]
@@ -44,6 +48,12 @@ def mixing(x: torch.Tensor) -> Any:
         lambda number, y: (number + 1, y.softmax(1) + x.mean(1, keepdim=True) + x.shape[1]),
         (torch.zeros((), dtype=torch.int64), x),
     )
+
+
+def recurrent(kind: type[torch.nn.RNNBase], **options: Any) -> torch.nn.Module:
+    """Makes a layer over a sequence."""
+    torch.manual_seed(0)
+    return kind(6, 4, batch_first=True, **options).eval()
 
 
 def write_inside(x: torch.Tensor) -> torch.Tensor:
@@ -207,6 +217,8 @@ OTHERS: list[Case] = [
         ["i64[s]", "i64[t]"],
         ["s=12..16", "t=1..4"],
     ),
+    ("lstm", recurrent(torch.nn.LSTM), [X], SIZES),
+    ("gru, both ways", recurrent(torch.nn.GRU, bidirectional=True), [X], SIZES),
     ("searchsorted", lambda x: torch.searchsorted(x.sort().values, x), ["f32[b,s]"], SIZES),
     ("quantile", lambda x: x.quantile(0.3, 1), [X], SIZES),
     ("dropout of nothing", lambda x: F.dropout(x, 0.0, True) + torch.rand_like(x) * 0, [X], SIZES),

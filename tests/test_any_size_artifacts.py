@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from any_size import check, compile_any_size
+from torch._higher_order_ops.while_loop import while_loop
 
 import tpuc
 from tpuc.errors import ExportError, InputError, PassError, RequestError
@@ -83,10 +84,24 @@ def test_another_way_with_the_same_results_is_none(function: Callable[..., Any])
     check(function, ["f32[s]"], ["s=1..4"])
 
 
-@pytest.mark.parametrize("function", [lambda x: x * max(x.shape[0], 3), lambda x: x[: min(x.shape[0], 8)]])
-def test_what_is_another_function_at_other_sizes_is_refused(function: Callable[..., Any]) -> None:
-    with pytest.raises(ExportError, match=r"(?s)M(ax|in)\(.*at the sizes tried, and not at s="):
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x * max(x.shape[0], 3), r"Max\(3, s\d+\) is s at the sizes tried, and not at s=1"),
+        (lambda x: x[: min(x.shape[0], 8)], "no function of them that tpuc knows"),
+    ],
+)
+def test_what_is_another_function_at_other_sizes_is_refused(function: Callable[..., Any], message: str) -> None:
+    with pytest.raises(ExportError, match=f"(?s)cannot be brought to one form for all sizes: .*{message}"):
         compile_any_size(function, ["f32[s]"], ["s=1..9"])
+
+
+def test_a_loop_that_carries_a_number_is_refused() -> None:
+    def count(x: torch.Tensor) -> Any:
+        return while_loop(lambda number, y: number < x.shape[0], lambda number, y: (number + 1, y + 1), (0, x))
+
+    with pytest.raises(ExportError, match=r"(?s)works on a number that depends on data.* at .*\.py:\d+"):
+        compile_any_size(count, ["f32[s]"], ["s=1..9"])
 
 
 @pytest.mark.parametrize(

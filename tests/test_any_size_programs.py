@@ -101,7 +101,7 @@ def test_some_programs(names: list[str], sizes: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(PROGRAMS, SIZES)
 def test_programs(names: list[str], sizes: list[tuple[int, int]]) -> None:
     check_program(names, sizes)

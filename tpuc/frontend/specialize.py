@@ -20,7 +20,6 @@ from torch.utils import _pytree as pytree
 
 from tpuc.errors import ExportError
 from tpuc.frontend.locations import location_of
-from tpuc.lowerings.call import operator_name
 from tpuc.lowerings.subgraphs import attribute_of
 
 #: The number of each symbol.
@@ -47,7 +46,7 @@ def specialize(program: ExportedProgram, shapes: Sequence[tuple[int, ...] | None
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
     with mode, torch.no_grad():
-        copy = _Specializer(symbol_values(program, shapes)).copy(program.graph)
+        copy = _Specializer(symbol_values(program, shapes)).copy(program.graph, "")
     return ExportedProgram(
         root=dict(copy.attributes),
         graph=copy.graph,
@@ -103,24 +102,33 @@ class _Specializer:
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
 
-    def copy(self, graph: torch.fx.Graph) -> _Copy:
-        """Copies a graph and those of the branches and loops in it."""
+    def copy(self, graph: torch.fx.Graph, place: str) -> _Copy:
+        """Copies a graph and those of the branches and loops in it.
+
+        Args:
+            graph: The graph.
+            place: The user's line of the branch or loop that it is for.
+        """
         new = torch.fx.Graph()
         attributes: dict[str, Any] = {}
         copies: dict[torch.fx.Node, Any] = {}
         for node in graph.nodes:
             if node.op == "get_attr":
                 value = attribute_of(node)
-                is_graph = isinstance(value, torch.fx.GraphModule)
-                attributes[str(node.target)] = self.copy(value.graph).module() if is_graph else value
-            copies[node] = self._copy_node(node, new, copies)
+                if isinstance(value, torch.fx.GraphModule):
+                    value = self.copy(value.graph, location_of(next(iter(node.users))).place).module()
+                attributes[str(node.target)] = value
+            copies[node] = self._copy_node(node, new, copies, place)
         return _Copy(graph=new, attributes=attributes)
 
-    def _copy_node(self, node: torch.fx.Node, graph: torch.fx.Graph, copies: Mapping[torch.fx.Node, Any]) -> Any:
+    def _copy_node(
+        self, node: torch.fx.Node, graph: torch.fx.Graph, copies: Mapping[torch.fx.Node, Any], place: str
+    ) -> Any:
         """Copies a node into the new graph; what is a number by now is returned as such."""
         value = node.meta.get("val")
         if node.op == "placeholder" or isinstance(node.target, torch._ops.HigherOrderOperator):
-            value = pytree.tree_map(lambda leaf: self._at_sizes(leaf, node), value)
+            own_place = location_of(node).place or place
+            value = pytree.tree_map(lambda leaf: self._at_sizes(leaf, own_place), value)
         elif node.op == "call_function":
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: _value_of(copies[arg]))
             assert callable(node.target)
@@ -135,24 +143,24 @@ class _Specializer:
         # A size that a branch or a loop takes has a place among its arguments, but nobody reads it there.
         return value if isinstance(node.meta.get("val"), torch.SymInt) and isinstance(value, int) else copy
 
-    def _at_sizes(self, value: Any, node: torch.fx.Node) -> Any:
+    def _at_sizes(self, value: Any, place: str) -> Any:
         """Returns a value with numbers in place of symbols."""
         if isinstance(value, torch.SymInt):
-            return self._number(value, node)
+            return self._number(value, place)
         if not isinstance(value, torch.Tensor):
             return value
         if any(isinstance(size, torch.SymInt) for size in value.shape):
-            return torch.empty([self._number(size, node) for size in value.shape], dtype=value.dtype)
+            return torch.empty([self._number(size, place) for size in value.shape], dtype=value.dtype)
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
 
-    def _number(self, size: int | torch.SymInt, node: torch.fx.Node) -> int:
+    def _number(self, size: int | torch.SymInt, place: str) -> int:
         if isinstance(size, int):
             return size
         if not size.node.expr.free_symbols <= self._sizes.keys():
             raise ExportError(
-                f"{operator_name(node.target)} works on a size that depends on data",
-                where=location_of(node).place or None,
-                hint="Carry a tensor in place of a number, and let its size be that of an input.",
+                "a branch or a loop works on a number that depends on data",
+                where=place or None,
+                hint="Let a loop carry a tensor in its place, and let sizes be those of inputs.",
             )
         return int(size.node.expr.subs(self._sizes))
 
