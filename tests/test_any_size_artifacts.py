@@ -202,7 +202,7 @@ def test_inputs_that_disagree_on_a_size(tmp_path: Path) -> None:
 def test_the_command_line_refuses_sizes(options: dict[str, str], message: str, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(_PAIRS)
     words = [word for option in options.items() for word in option]
-    assert f"error: {message}" in refused("compile", tmp_path / "net.py", "--shapes", "x=f32[s,2]", *words)
+    assert message in refused("compile", tmp_path / "net.py", "--shapes", "x=f32[s,2]", *words)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_the_command_line_refuses_inputs(
     artifact: tuple[torch.nn.Module, Path], length: int, message: str, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1, length, 8), np.float32))
-    assert f"error: {message}" in refused("run", artifact[1], "--input", tmp_path / "x.npy")
+    assert message in refused("run", artifact[1], "--input", tmp_path / "x.npy")
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def _compile_all(
     ]
     # One compile keeps about one core busy.
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return tuple(pool.map(lambda job: _compile_one(programs, *job, dump, cache), jobs))
+        return tuple(pool.map(lambda job: _compile_one(programs, job[0], job[1], job[2], dump, cache), jobs))
 
 
 def _compile_one(

@@ -160,7 +160,8 @@ def export(
 def _symbolic() -> Iterator[None]:
     """Keeps sizes symbols where torch.export would ask for their numbers."""
     # Where torch asks only to take a short cut for a size of one, the general way is as good.
-    with torch.fx.experimental._config.patch(backed_size_oblivious=True), SizeForms():
+    settings: Any = torch.fx.experimental._config  # It gets its methods when it is imported.
+    with settings.patch(backed_size_oblivious=True), SizeForms():
         yield
 
 

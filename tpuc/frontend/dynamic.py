@@ -48,7 +48,7 @@ _SUGGESTION = re.compile(
     r"^\s*(?P<name>\w+) = (?:Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)|(?P<fixed>\d+)|(?P<other>.+))$",
     re.MULTILINE,
 )
-_DIVISIBLE = re.compile(r"inconsistencies were found: Eq\(Mod\((?P<dimension>.+?), (?P<divisor>\d+)\), 0\)")
+_DIVISIBLE = re.compile(r"inconsistencies were found:\s+Eq\(Mod\((?P<dimension>.+?), (?P<divisor>\d+)\), 0\)")
 _ASSERTION = "aten._assert_scalar.default"
 _PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
 
@@ -158,12 +158,12 @@ def _check_at_one(
     args, kwargs = inputs
     positional = list(inspect.signature(module.forward).parameters)[: len(args)]
     given = {**dict(zip(positional, args, strict=True)), **kwargs}
-    example = {
-        dim.linear[0]: dim.solve(size)
-        for name, dims in model.dims.items()
-        for dim, size in zip(dims, given[name].shape, strict=True)
-        if dim.linear is not None
-    }
+    example: dict[str, int] = {}
+    for name, dims in model.dims.items():
+        for dim, number in zip(dims, given[name].shape, strict=True):
+            size = dim.solve(number) if dim.linear is not None else None
+            if dim.linear is not None and size is not None:
+                example[dim.linear[0]] = size
     ones = [each.name for each in model.ranges if each.minimum == 1]
     for changed in (*([name] for name in ones), *([ones] if len(ones) > 1 else [])):
         sizes = example | dict.fromkeys(changed, 1)
@@ -337,7 +337,9 @@ def _check_numbers(model: DynamicModel, samples: Sequence[Mapping[str, int]], in
         if _parsed(expression) is not None or not expression.free_symbols <= at_samples[0].keys():
             continue
         found = inference.expression(int(expression.subs(values)) for values in at_samples)
-        for sizes, values in zip(ends, at_ends, strict=True) if found is not None else ():
+        if found is None:
+            continue  # Where it is needed, it is missed.
+        for sizes, values in zip(ends, at_ends, strict=True):
             if found.evaluate(sizes) != int(expression.subs(values)):
                 place = location_of(node)
                 shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
