@@ -34,7 +34,8 @@ test-slow: $(STAMP)  ## Run the tests that take minutes or make environments of 
 	$(BIN)/pytest -m slow
 
 test-dynamic: $(STAMP)  ## Compare programs of any size with eager, at every size
-	$(BIN)/pytest tests/test_any_size.py tests/test_any_size_models.py tests/test_any_size_artifacts.py tests/passes
+	$(BIN)/pytest tests/test_any_size.py tests/test_any_size_programs.py tests/test_any_size_models.py \
+		tests/test_any_size_artifacts.py tests/passes
 
 lint: $(STAMP)  ## Check style and format
 	$(BIN)/ruff check .

@@ -184,7 +184,12 @@ def with_tpuc(example: Callable[[], examples.Example], target: Target) -> Row:
     module, inputs = example()
     with tempfile.TemporaryDirectory() as folder:
         compiled = tpuc.compile(
-            module, kwargs=inputs, targets=[str(target)], weights="none", output=Path(folder) / "program.bin"
+            module,
+            kwargs=inputs,
+            targets=[str(target)],
+            weights="none",
+            output=Path(folder) / "program.bin",
+            cache=False,
         )
     (made,) = compiled.executables
     stages = compiled.progress.seconds

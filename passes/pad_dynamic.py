@@ -36,6 +36,15 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 
 from tpuc.errors import PassError
+from tpuc.passes import (  # noqa: F401  They register their rules.
+    padding_elementwise,
+    padding_indices,
+    padding_linalg,
+    padding_moves,
+    padding_reductions,
+    padding_regions,
+    padding_windows,
+)
 from tpuc.passes.axes import Layout, dense
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.main import Main

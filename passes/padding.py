@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,8 @@ from tpuc.passes.size_values import SizeValues, take
 from tpuc.passes.tensors import broadcast, producer, splat_constant, tensor_type
 from tpuc.runtime.sizes import SizeExpr, SizeRange
 
+ONE = SizeExpr.of(1)
+ZERO = SizeExpr.of(0)
 #: Sizes are tried one by one up to here; of more combinations a sample is.
 _MAX_COMBINATIONS = 1 << 14
 
@@ -63,6 +66,8 @@ class Padding:
         self._masked: dict[tuple[Any, ...], Tensor] = {}
         self._moved: dict[tuple[Any, ...], Tensor] = {}
         self._extremes: dict[SizeExpr, tuple[int, int]] = {}
+        #: The annotations that a rule has read so far.
+        self._read: set[str] = set()
 
     def new_scope(self) -> int:
         """Returns the number of a block that has not been seen."""
@@ -80,11 +85,34 @@ class Padding:
 
     def integers(self, op: Any, name: str) -> list[SizeExpr]:
         """Returns the numbers of an integer attribute, flattened."""
+        self._read.add(f"tpuc.{name}")
         if f"tpuc.{name}" in op.attributes:
             return [SizeExpr.of(each.value) for each in op.attributes[f"tpuc.{name}"]]
         attribute = op.attributes[name]
         numbers = np.array(attribute).flatten() if isinstance(attribute, ir.DenseElementsAttr) else attribute
         return [SizeExpr.of(int(each)) for each in numbers]
+
+    def function(self, op: Any) -> str:
+        """Returns which function of its numbers a constant is; see `tpuc.frontend.generalize`."""
+        self._read.add("tpuc.function")
+        return ir.StringAttr(op.attributes["tpuc.function"]).value
+
+    @contextmanager
+    def all_numbers_read(self, op: Any) -> Iterator[None]:
+        """Checks that all numbers of an operation that vary are read while the block runs.
+
+        Raises:
+            Refusal: One is not: the rule would take that at the bound for it.
+        """
+        outer, self._read = self._read, {"tpuc.dims"}
+        varying = [name for name in op.attributes if name.startswith("tpuc.")]
+        try:
+            yield
+            unread = [name.removeprefix("tpuc.") for name in varying if name not in self._read]
+        finally:
+            self._read = outer
+        if unread:
+            raise Refusal(f"its {unread[0]} depends on the sizes")
 
     def is_concerned(self, op: Any) -> bool:
         """Says whether an operation reads or makes padding, or has a number that varies."""
@@ -120,6 +148,11 @@ class Padding:
                         f"their bound"
                     )
 
+    def number(self, expression: SizeExpr, element: ir.Type) -> Tensor:
+        """Builds the value of an expression as a tensor of an element type, without dimensions."""
+        value = self.values.number(expression)
+        return value if value.type.element_type == element else stablehlo.convert(tensor_type([], element), value)
+
     # Layouts.
 
     def dense(self, value: Tensor, dims: Sequence[SizeExpr]) -> Layout:
@@ -136,6 +169,18 @@ class Padding:
         """Brings values of one shape to one layout."""
         layout = tuple(map(join, zip(*(self.layouts[value] for value in values), strict=True)))
         return [self.refactored(self.move(value, layout), layout) for value in values], layout
+
+    def meet_along(self, pairs: Iterable[tuple[int, int]], lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor]:
+        """Brings dimensions of two values to one layout, pair by pair."""
+        left, right = list(self.layouts[lhs]), list(self.layouts[rhs])
+        for one, other in pairs:
+            axis = join((left[one], right[other]))
+            left[one] = axis if not left[one].is_free else left[one]
+            right[other] = axis if not right[other].is_free else right[other]
+            # A free one takes the other's factors, which needs no move.
+            left[one], right[other] = Axis(axis.factors, left[one].is_free), Axis(axis.factors, right[other].is_free)
+        moved = self.move(lhs, tuple(left)), self.move(rhs, tuple(right))
+        return self.refactored(moved[0], tuple(left)), self.refactored(moved[1], tuple(right))
 
     def move(self, value: Tensor, target: Layout) -> Tensor:
         """Moves the elements of a value to where they are in another layout of the same shape.
@@ -172,7 +217,7 @@ class Padding:
         if key not in self._moved:
             self.counts["moves"] += 1
             positions = self.values.positions((layout[dimension],), (axis,))
-            self._moved[key] = _take_along(value, positions, dimension)
+            self._moved[key] = take_along(value, positions, dimension)
             self.layouts[self._moved[key]] = target
         return self._moved[key]
 
@@ -259,7 +304,7 @@ def lowest(element: ir.Type) -> Tensor:
     return scalar(element, 0 if element.is_unsigned or element.width == 1 else -(2**bits))
 
 
-def _take_along(value: Tensor, positions: Tensor, dimension: int) -> Tensor:
+def take_along(value: Tensor, positions: Tensor, dimension: int) -> Tensor:
     """Builds a tensor whose slices along a dimension are those at positions of another's."""
     shape = _shape(value)
     others = [each for each in range(len(shape)) if each != dimension]

@@ -40,6 +40,12 @@ class SizeValues:
                 self._numbers[expression] = self._build_number(expression)
         return self._numbers[expression]
 
+    def progression(self, first: SizeExpr, step: SizeExpr, count: int) -> Tensor:
+        """Returns numbers at equal distances: i32[count]."""
+        with self._start, self._location:
+            steps = stablehlo.multiply(_iota(count), self._spread(step, count))
+            return stablehlo.add(steps, self._spread(first, count))
+
     def mask(self, axis: Axis) -> Tensor:
         """Returns which places along an axis hold elements: i1[bound]."""
         if axis.factors not in self._masks:

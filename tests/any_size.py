@@ -31,6 +31,15 @@ from tpuc.worker import Worker
 _PASSES = tuple(each for each in PIPELINE if not isinstance(each, HoistWeights))
 #: What indices drawn for an input are less than.
 LEAST = 4
+#: What stands in the padding of an input, over and over, by the kind of its type: NaN and infinities, numbers out of
+#: every range.
+_PADDING: Mapping[str, Sequence[Any]] = {
+    "f": (np.nan, np.inf, -np.inf),
+    "c": (complex(np.nan, np.inf), complex(-np.inf, np.nan)),
+    "i": (1 << 20, -1 << 20),
+    "u": (255,),
+    "b": (True,),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +68,7 @@ class AnySize:
         return (dict(zip([each.name for each in self.ranges], each, strict=True)) for each in numbers)
 
     def run(self, inputs: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> list[Array]:
-        """Runs the executable on inputs whose padding is NaN or out of range; outputs are as long as the bounds."""
+        """Runs the executable on inputs whose padding is none of theirs; outputs are as long as the bounds."""
         bound = {each.name: each.maximum for each in self.ranges}
         rest = iter(zip(self.specs, inputs, strict=True))
         arrays: list[Array] = []
@@ -67,12 +76,11 @@ class AnySize:
             if argument.tensor is not None:
                 arrays.append(to_numpy(argument.tensor))
                 continue
+            if argument.kind == "seed":
+                arrays.append(np.array(0, np.int64))
+                continue
             spec, tensor = next(rest)
-            given = to_numpy(tensor)
-            fill = np.nan if given.dtype.kind == "f" else True if given.dtype == bool else 1 << 20
-            array = np.full(shape_at(spec, bound), fill, given.dtype)
-            array[tuple(map(slice, given.shape))] = given
-            arrays.append(array)
+            arrays.append(_padded(to_numpy(tensor), shape_at(spec, bound)))
         varying = [each.name for each in self.ranges if each.minimum < each.maximum]
         arrays += [np.array(sizes[name], np.int32) for name in varying]
         return [buffer.to_numpy() for buffer in self.executable.run([cpu().put(array) for array in arrays])]
@@ -86,6 +94,13 @@ def cpu() -> Device:
 @cache
 def worker() -> Worker:
     return Worker(stablehlo.WORKER)
+
+
+def _padded(given: Array, shape: Sequence[int]) -> Array:
+    """Makes an array of a shape that begins with another, and holds what an element must never meet."""
+    array: Array = np.resize(np.array(_PADDING[given.dtype.kind], given.dtype), shape)
+    array[tuple(map(slice, given.shape))] = given
+    return array
 
 
 def shape_at(spec: TensorSpec, sizes: Mapping[str, int]) -> list[int]:

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from any_size import check
+from any_size import check, compile_any_size
+from torch._higher_order_ops.map import map as map_over
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional as F
+
+pytestmark = [
+    # Eager says so of the variance of one element, which is NaN.
+    pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0:UserWarning"),
+    # torch.export sees the weights that a recurrent layer keeps in a list beside its parameters, and says so.
+    pytest.mark.filterwarnings("ignore:The tensor attributes .* were assigned during export:UserWarning"),
+]
 
 X = "f32[b,s,6]"
 SIZES = ["b=1..3", "s=1..7"]
@@ -17,6 +28,40 @@ IMAGE_SIZES = ["b=1..2", "h=2..7", "w=2..8"]
 KERNEL = torch.arange(72.0).reshape(4, 6, 3) / 40
 KERNEL_2D = torch.arange(108.0).reshape(4, 3, 3, 3) / 40
 TABLE = torch.arange(40.0).reshape(10, 4)
+
+
+def over_the_length(x: torch.Tensor) -> Any:
+    """Adds up the elements of a sequence, one by one."""
+
+    def step(number: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return number + 1, total + x.index_select(1, number.reshape(1)).squeeze(1)
+
+    return while_loop(
+        lambda number, _: number < x.shape[1], step, (torch.zeros((), dtype=torch.int64), torch.zeros(x.shape[0], 6))
+    )
+
+
+def mixing(x: torch.Tensor) -> Any:
+    """Carries a sequence, and mixes its elements as often as it is long."""
+    return while_loop(
+        lambda number, _: number < x.shape[1],
+        lambda number, y: (number + 1, y.softmax(1) + x.mean(1, keepdim=True) + x.shape[1]),
+        (torch.zeros((), dtype=torch.int64), x),
+    )
+
+
+def recurrent(kind: type[torch.nn.RNNBase], **options: Any) -> torch.nn.Module:
+    """Makes a layer over a sequence."""
+    torch.manual_seed(0)
+    return kind(6, 4, batch_first=True, **options).eval()
+
+
+def write_inside(x: torch.Tensor) -> torch.Tensor:
+    """Writes a sequence into the middle of a longer one."""
+    y = torch.ones(x.shape[0], x.shape[1] + 2, 6)
+    y[:, 1:-1] = x
+    return y
+
 
 #: Name, function, inputs, sizes.
 Case = tuple[str, Callable[..., Any], list[str], list[str]]
@@ -37,9 +82,19 @@ SAMPLE: list[Case] = [
         ["b=1..2", "s=4..7", "t=1..5"],
     ),
     ("values", lambda x: x / x.shape[1] ** 0.5 + torch.arange(x.shape[1])[:, None], [X], SIZES),
+    ("loop over the length", lambda x: over_the_length(x), [X], SIZES),
 ]
 
 OTHERS: list[Case] = [
+    ("loop that mixes what it carries", lambda x: mixing(x), [X], SIZES),
+    ("branches", lambda x: torch.cond(x.sum() > 0, lambda x: x.cumsum(1), lambda x: x - x.shape[1], (x,)), [X], SIZES),
+    (
+        "scan along a size",
+        lambda x: scan(lambda c, y: (c + y, c * y), torch.zeros(x.shape[0], 6), x, dim=1),
+        [X],
+        SIZES,
+    ),
+    ("map over a size", lambda x: map_over(lambda y: y.softmax(0), x), [X], SIZES),
     ("mean", lambda x: x.mean(1), [X], SIZES),
     ("var", lambda x: x.var(1), [X], SIZES),
     ("std", lambda x: x.std(1), [X], SIZES),
@@ -124,6 +179,60 @@ OTHERS: list[Case] = [
     ("arange", lambda x: torch.arange(x.shape[1]) * 2 + x.shape[1], [X], SIZES),
     ("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), ["f32[b,4,h,w]"], IMAGE_SIZES),
     ("chunk", lambda x: x.chunk(2, 2)[0], [X], SIZES),
+    ("tril", lambda x: (x @ x.transpose(1, 2)).tril(-1), [X], SIZES),
+    ("diagonal", lambda x: (x @ x.transpose(1, 2)).diagonal(dim1=1, dim2=2), [X], SIZES),
+    ("diag_embed", lambda x: x.diag_embed(), ["f32[b,s]"], SIZES),
+    ("eye", lambda x: torch.eye(x.shape[1]) @ x, [X], SIZES),
+    ("linspace", lambda x: torch.linspace(-1, 2, x.shape[1])[:, None] + x, [X], SIZES),
+    ("linspace of integers", lambda x: torch.linspace(3, 9, x.shape[0], dtype=torch.int32), ["f32[s]"], ["s=1..9"]),
+    ("kron", lambda x, y: (torch.kron(x, y), y[0].kron(x)), ["f32[s,2]", "f32[t,3]"], ["s=1..4", "t=1..3"]),
+    ("one-dimensional max pooling", lambda x: F.max_pool1d(x.transpose(1, 2), 3, 2, 1), [X], SIZES),
+    ("max pooling, with places", lambda x: F.max_pool2d(x, 2, return_indices=True), [IMAGE], IMAGE_SIZES),
+    ("max pooling, ceil mode", lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), [IMAGE], IMAGE_SIZES),
+    (
+        "average pooling, ceil mode",
+        lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+        [IMAGE],
+        IMAGE_SIZES,
+    ),
+    ("adaptive max pooling to one", lambda x: F.adaptive_max_pool2d(x, 1), [IMAGE], IMAGE_SIZES),
+    ("adaptive max pooling", lambda x: F.adaptive_max_pool2d(x, 3, return_indices=True), [IMAGE], IMAGE_SIZES),
+    ("convolution, dilated", lambda x: F.conv2d(x, KERNEL_2D, padding=2, dilation=2), [IMAGE], IMAGE_SIZES),
+    ("unfolded images", lambda x: F.unfold(x, 2, stride=2), [IMAGE], IMAGE_SIZES),
+    ("folded images", lambda x: F.fold(F.unfold(x, 2), (x.shape[2], x.shape[3]), 2), [IMAGE], IMAGE_SIZES),
+    ("circular", lambda x: F.pad(x.transpose(1, 2), (2, 1), mode="circular"), [X], ["b=1..3", "s=2..7"]),
+    ("write inside", write_inside, [X], SIZES),
+    (
+        # Eager gives one row for all where the output is one wide.
+        "bilinear, antialiased",
+        lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True),
+        ["f32[b,3,h,w]"],
+        ["b=1..2", "h=2..7", "w=4..9"],
+    ),
+    ("bags of a length", lambda x: F.embedding_bag(x, TABLE), ["i64[b,s]"], SIZES),
+    ("bags, the largest", lambda x: F.embedding_bag(x, TABLE, mode="max"), ["i64[b,s]"], SIZES),
+    (
+        "bags by offsets",
+        lambda x, y: F.embedding_bag(x, TABLE, y.cumsum(0) - y, mode="sum"),
+        ["i64[s]", "i64[t]"],
+        ["s=12..16", "t=1..4"],
+    ),
+    ("lstm", recurrent(torch.nn.LSTM), [X], SIZES),
+    ("gru, both ways", recurrent(torch.nn.GRU, bidirectional=True), [X], SIZES),
+    ("searchsorted", lambda x: torch.searchsorted(x.sort().values, x), ["f32[b,s]"], SIZES),
+    ("quantile", lambda x: x.quantile(0.3, 1), [X], SIZES),
+    ("dropout of nothing", lambda x: F.dropout(x, 0.0, True) + torch.rand_like(x) * 0, [X], SIZES),
+    (
+        "keys of earlier calls",
+        lambda x, y: F.scaled_dot_product_attention(
+            x,
+            torch.cat([y, x], 1),
+            torch.cat([y, x], 1),
+            attn_mask=torch.ones(x.shape[1], x.shape[1] + y.shape[1], dtype=torch.bool).tril(y.shape[1]),
+        ),
+        [X, "f32[b,t,6]"],
+        [*SIZES, "t=1..4"],
+    ),
 ]
 
 
@@ -134,6 +243,17 @@ def _parameters(cases: list[Case]) -> list[Any]:
 @pytest.mark.parametrize(("function", "inputs", "sizes"), _parameters(SAMPLE))
 def test_every_size(function: Callable[..., Any], inputs: list[str], sizes: list[str]) -> None:
     check(function, inputs, sizes)
+
+
+def test_random_numbers_are_the_same_in_every_bucket() -> None:
+    sizes = {"s": 3}
+    x = torch.zeros(3, 4)
+    shorter, longer = (
+        compile_any_size(lambda x: x + torch.rand_like(x), ["f32[s,4]"], [bound]).run([x], sizes)[0][:3]
+        for bound in ("s=1..5", "s=1..8")
+    )
+    np.testing.assert_array_equal(shorter, longer)
+    assert len(np.unique(shorter)) == shorter.size
 
 
 @pytest.mark.slow

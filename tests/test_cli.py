@@ -305,3 +305,16 @@ def test_external_and_missing_weights(folder: Path) -> None:
     assert "layers.0.proj.weight" in refused.stderr
     weights = next(folder.glob("ext.*.safetensors"))
     assert succeeds("run", "bare.bin", "--random", "1", "--weights", weights, cwd=folder).stdout == expected
+
+
+def test_what_was_compiled_before_comes_from_the_cache(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    command = ("compile", "net.py", "--shapes", "x=[2,8]", "--output", tmp_path / "net.bin")
+    note = "1 of 1 executables had been compiled before, and came from the cache"
+    with monkeypatch.context() as without:
+        without.setenv("TPUC_NO_CACHE", "1")
+        assert note not in succeeds(*command, cwd=folder).stderr
+    assert note not in succeeds(*command, cwd=folder).stderr
+    assert note in succeeds(*command, cwd=folder).stderr

@@ -90,6 +90,13 @@ def main() -> None:
 )
 @PLUGIN
 @click.option(
+    "--no-cache",
+    is_flag=True,
+    envvar="TPUC_NO_CACHE",
+    show_envvar=True,
+    help="Compile again what was compiled before, and keep nothing.",
+)
+@click.option(
     "--dump-ir", type=click.Path(file_okay=False, path_type=Path), help="A folder for the IR after each pass."
 )
 @click.option("--explain", is_flag=True, help="Say what each pass did, and estimate what the program costs without.")
@@ -109,6 +116,7 @@ def compile_command(
     roll: Any,
     libtpus: tuple[Path, ...],
     plugins: tuple[str, ...],
+    no_cache: bool,
     dump_ir: Path | None,
     explain: bool,
 ) -> None:
@@ -136,6 +144,7 @@ def compile_command(
             plugins=plugins,
             dump=dump_ir,
             explain=explain,
+            cache=not no_cache,
             progress=progress,
         )
     for explanation in compiled.explanations:

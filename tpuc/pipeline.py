@@ -41,6 +41,7 @@ from tpuc.report.explanation import Explanation
 from tpuc.report.wide_arithmetic import wide_note, wide_places
 from tpuc.request import CompileRequest
 from tpuc.runtime.artifact import write_artifact
+from tpuc.runtime.cache import Cache
 from tpuc.runtime.files import replacing
 from tpuc.runtime.manifest import Manifest
 from tpuc.runtime.sizes import SizeRange
@@ -99,6 +100,7 @@ def compile_model(
     progress: Progress | None = None,
     dump: Path | None = None,
     explain: bool = False,
+    cache: Cache | None = None,
 ) -> Compiled:
     """Compiles a model and writes the artifact.
 
@@ -109,6 +111,7 @@ def compile_model(
         progress: Who follows the stages.
         dump: A folder for the IR after each pass and the optimized HLO of each target.
         explain: Whether to say what the passes did, and estimate what the program costs without them.
+        cache: Where executables are looked for before they are compiled, and kept.
 
     Raises:
         TpucError: The model cannot be compiled; see `tpuc.errors` for the ways.
@@ -128,7 +131,7 @@ def compile_model(
                 for bucket in request.programs()
             }
         with progress.stage("compile"):
-            executables = compilers.compile_all(programs, dump)
+            executables = compilers.compile_all(programs, dump, cache)
     captured = lowered.captured
     explanations: tuple[Explanation, ...] = ()
     if explain:
@@ -143,6 +146,7 @@ def compile_model(
         *captured.notes,
         *_buckets_note(request),
         *_loops_notes(programs),
+        *_cache_note(executables),
         *_kernels_notes(executables),
         *_wide_note(programs),
     ):
@@ -302,14 +306,22 @@ class _Compilers:
         return None
 
     def compile_all(
-        self, programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], dump: Path | None
+        self,
+        programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]],
+        dump: Path | None,
+        cache: Cache | None,
     ) -> tuple[CompiledTarget, ...]:
         """Compiles the programs; called once."""
+        jobs = range(len(self._jobs))
         with ThreadPoolExecutor(max_workers=self._at_once) as pool:
-            return tuple(pool.map(lambda number: self._compile_one(number, programs, dump), range(len(self._jobs))))
+            return tuple(pool.map(lambda number: self._compile_one(number, programs, dump, cache), jobs))
 
     def _compile_one(
-        self, number: int, programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]], dump: Path | None
+        self,
+        number: int,
+        programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]],
+        dump: Path | None,
+        cache: Cache | None,
     ) -> CompiledTarget:
         bucket, target, libtpu = self._jobs[number]
         worker = self._workers.get(number)
@@ -319,6 +331,7 @@ class _Compilers:
             target,
             libtpu=libtpu,
             worker=worker if worker is not None and worker.is_running else None,
+            cache=cache,
         )
         seconds = time.perf_counter() - start
         if dump is not None:
@@ -355,6 +368,13 @@ def _loops_notes(programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]]) -
             if program.rolled_layers:
                 where = " ".join(filter(None, (str(target), bucket_name(bucket))))
                 yield f"{program.rolled_layers} layers on {where} are loops, over stacked weights"
+
+
+def _cache_note(executables: Sequence[CompiledTarget]) -> Iterator[str]:
+    """How many executables did not have to be compiled."""
+    cached = sum(compiled.executable.is_cached for compiled in executables)
+    if cached:
+        yield f"{cached} of {len(executables)} executables had been compiled before, and came from the cache"
 
 
 def _kernels_notes(executables: Sequence[CompiledTarget]) -> Iterator[str]:

@@ -107,12 +107,12 @@ class Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            _write(self._process.stdin, fields, blobs or {})
+            write_message(self._process.stdin, fields, blobs or {})
         except BrokenPipeError:
             raise self._crash(what) from None
         deadline = None if timeout is None else time.monotonic() + timeout
         _wait_readable(self._process.stdout, deadline, lambda: self._raise_hang(what, timeout))
-        answer = _read(self._process.stdout)
+        answer = read_message(self._process.stdout)
         if answer is None:
             raise self._crash(what)
         fields, received = answer
@@ -148,7 +148,7 @@ def serve(handlers: Mapping[str, Handler]) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     # Whatever a library prints must not mix with the answers.
     os.dup2(2, 1)
-    while (message := _read(requests)) is not None:
+    while (message := read_message(requests)) is not None:
         fields, blobs = message
         try:
             result, received = handlers[fields["do"]](fields, blobs)
@@ -156,10 +156,11 @@ def serve(handlers: Mapping[str, Handler]) -> None:
             result, received = {"error": _describe(error)}, {}
         except Exception:  # A defect: it goes to the parent whole, and this worker goes on serving.
             result, received = {"error": {"type": "WorkerFaultError", "text": traceback.format_exc()}}, {}
-        _write(answers, result, received)
+        write_message(answers, result, received)
 
 
-def _write(stream: IO[bytes], fields: Fields, blobs: Blobs) -> None:
+def write_message(stream: IO[bytes], fields: Fields, blobs: Blobs) -> None:
+    """Writes a message."""
     sizes = {name: len(blob) for name, blob in blobs.items()}
     stream.write(json.dumps({"fields": fields, "blobs": sizes}).encode() + b"\n")
     for blob in blobs.values():
@@ -167,7 +168,8 @@ def _write(stream: IO[bytes], fields: Fields, blobs: Blobs) -> None:
     stream.flush()
 
 
-def _read(stream: IO[bytes]) -> tuple[Fields, Blobs] | None:
+def read_message(stream: IO[bytes]) -> tuple[Fields, Blobs] | None:
+    """Reads a message; None if the stream ends before it does."""
     line = stream.readline()
     if not line.endswith(b"\n"):
         return None

@@ -274,3 +274,39 @@ func.func @main(%x: tensor<6xf32>) -> tensor<f32> {
   %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<6xf32>, tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// -----
+
+// A stride that varies, as a diagonal has: a gather.
+// SIZES: seq=3
+// EXACT
+func.func @main(%x: tensor<4x4xf32> {tpuc.dims = "seq,seq"}) -> tensor<4xf32> attributes {tpuc.sizes = ["seq=1..4"]} {
+  // CHECK-COUNT-2: "stablehlo.gather"
+  %0 = stablehlo.reshape %x {tpuc.dims = ["seq*seq"]} : (tensor<4x4xf32>) -> tensor<16xf32>
+  %1 = stablehlo.slice %0 [0:16:5] {tpuc.dims = ["seq"], tpuc.limit_indices = ["seq*seq"], tpuc.strides = ["seq+1"]} : (tensor<16xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+func.func @reference(%x: tensor<3x3xf32>) -> tensor<3xf32> {
+  %0 = stablehlo.reshape %x : (tensor<3x3xf32>) -> tensor<9xf32>
+  %1 = stablehlo.slice %0 [0:9:4] : (tensor<9xf32>) -> tensor<3xf32>
+  return %1 : tensor<3xf32>
+}
+
+// -----
+
+// One size is written into the middle of another: only its elements are.
+// SIZES: seq=3
+// EXACT
+func.func @main(%x: tensor<6xf32> {tpuc.dims = "seq+2"}, %y: tensor<4xf32> {tpuc.dims = "seq"}) -> tensor<6xf32> attributes {tpuc.sizes = ["seq=1..4"]} {
+  // CHECK: stablehlo.pad %arg0
+  // CHECK: stablehlo.dynamic_update_slice
+  // CHECK: stablehlo.select
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %0 = stablehlo.dynamic_update_slice %x, %y, %one {tpuc.dims = ["seq+2"]} : (tensor<6xf32>, tensor<4xf32>, tensor<i32>) -> tensor<6xf32>
+  return %0 : tensor<6xf32>
+}
+func.func @reference(%x: tensor<5xf32>, %y: tensor<3xf32>) -> tensor<5xf32> {
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %0 = stablehlo.dynamic_update_slice %x, %y, %one : (tensor<5xf32>, tensor<3xf32>, tensor<i32>) -> tensor<5xf32>
+  return %0 : tensor<5xf32>
+}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tpuc.runtime.cache import ExecutableCache, default_folder
+from tpuc.runtime.cache import Cache, ExecutableCache, default_folder
 
 KEY = ExecutableCache.key("0" * 64, "cpu", {"jaxlib": "0.10.2"}, "x86_64-0")
 
@@ -31,6 +32,24 @@ def test_a_damaged_entry_is_as_good_as_none(tmp_path: Path, damage: object) -> N
     assert cache.read(KEY) is None
     cache.write(KEY, b"executable")
     assert cache.read(KEY) == b"executable"
+
+
+def test_what_was_read_longest_ago_goes_first(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, "entry", most_bytes=3 * (32 + 100))
+    for number, key in enumerate("abc"):
+        cache.write(key, bytes(100))
+        os.utime(tmp_path / f"{key}.entry", (number, number))
+    assert cache.read("a") is not None
+    cache.write("d", bytes(100))
+    assert {path.name for path in tmp_path.iterdir()} == {"a.entry", "c.entry", "d.entry"}
+
+
+def test_the_newest_stays_however_large(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, "entry", most_bytes=10)
+    (tmp_path / "another.kind").write_bytes(bytes(100))
+    for key in "ab":
+        cache.write(key, bytes(100))
+    assert {path.name for path in tmp_path.iterdir()} == {"b.entry", "another.kind"}
 
 
 def test_an_entry_that_cannot_be_read_is_as_good_as_none(tmp_path: Path) -> None:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import io
+import logging
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 
 from tpuc.errors import BackendError, HbmOverflowError, RequestError
+from tpuc.runtime.cache import Cache, cache_key, default_folder
+from tpuc.runtime.host import host_fingerprint
 from tpuc.targets import Target
-from tpuc.worker import Worker
+from tpuc.worker import Blobs, Fields, Worker, read_message, write_message
 
 WORKER = "tpuc.backend.xla_worker"
+
+#: Another number for other compile options in the worker, or another form of what is kept.
+_CACHE_VERSION = 1
+#: Variables that the compilers read options from.
+_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+_logger = logging.getLogger(__name__)
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3"}
 #: libtpu looks for the TPU host that it believes to be on; these keep it from asking, and from taking the lock that
@@ -37,6 +50,7 @@ class Executable:
         memory: Bytes by kind: `argument`, `output`, `alias`, `temp`, `code`.
         compiler: Versions of what made it: `platform_version`, and `jaxlib`.
         host: For the CPU, the machine whose instructions it uses; "" for a TPU.
+        is_cached: Whether it was compiled earlier.
     """
 
     target: Target
@@ -45,10 +59,21 @@ class Executable:
     memory: Mapping[str, int]
     compiler: Mapping[str, str]
     host: str
+    is_cached: bool = False
+
+
+def executable_cache() -> Cache:
+    """Returns the cache of what was compiled, in the user's cache folder."""
+    return Cache(default_folder() / "compiled", "executable")
 
 
 def compile_program(
-    program: bytes, target: Target, *, libtpu: Path | None = None, worker: Worker | None = None
+    program: bytes,
+    target: Target,
+    *,
+    libtpu: Path | None = None,
+    worker: Worker | None = None,
+    cache: Cache | None = None,
 ) -> Executable:
     """Compiles a program in a process of its own.
 
@@ -57,6 +82,7 @@ def compile_program(
         target: The CPU of this machine, or a TPU chip.
         libtpu: The libtpu to compile with; None takes the installed one. Ignored for the CPU.
         worker: A process that `start_worker` started for the target before; it is closed in the end.
+        cache: Where it is looked for first, and kept; None compiles in any case, and keeps nothing.
 
     Raises:
         HbmOverflowError: The program does not fit the chip.
@@ -64,8 +90,32 @@ def compile_program(
         CrashError: The compiler ended its process.
         RequestError: There is no libtpu.
     """
+    key = "" if cache is None else _cache_key(program, target, libtpu)
+    kept = None if cache is None else cache.read(key)
+    if kept is not None and (answer := read_message(io.BytesIO(kept))) is not None:
+        return replace(_executable(target, *answer), is_cached=True)
     with worker or start_worker(target) as compiler:
-        return compile_in(compiler, program, target, libtpu=libtpu)
+        fields, blobs = _compile_in(compiler, program, target, libtpu, None)
+    if cache is not None:
+        entry = io.BytesIO()
+        write_message(entry, fields, blobs)
+        try:
+            cache.write(key, entry.getvalue())
+        except OSError as error:
+            _logger.warning("an executable is not kept: %s", error)
+    return _executable(target, fields, blobs)
+
+
+def _cache_key(program: bytes, target: Target, libtpu: Path | None) -> str:
+    """Names what a compiler makes of a program by everything that it depends on."""
+    flags = [os.environ.get(name, "") for name in _FLAGS]
+    common = [_CACHE_VERSION, hashlib.sha256(program).hexdigest(), str(target), version("jaxlib"), flags]
+    if target.chip is None:
+        return cache_key(*common, host_fingerprint())
+    if libtpu is None:
+        return cache_key(*common, version("libtpu"))
+    state = libtpu.stat()
+    return cache_key(*common, str(libtpu.resolve()), state.st_size, state.st_mtime_ns)
 
 
 def start_worker(target: Target) -> Worker:
@@ -82,14 +132,24 @@ def compile_in(
     Raises:
         CrashError: Also where the compiler has not come back after `timeout` seconds, if that is given.
     """
+    return _executable(target, *_compile_in(worker, program, target, libtpu, timeout))
+
+
+def _compile_in(
+    worker: Worker, program: bytes, target: Target, libtpu: Path | None, timeout: float | None
+) -> tuple[Fields, Blobs]:
+    """Compiles, and returns the worker's answer."""
     fields = {"do": "compile_cpu"}
     if target.chip is not None:
         path = str(libtpu or installed_libtpu())
         fields = {"do": "compile_tpu", "libtpu": path, "topology": target.chip.topology}
     try:
-        answer, blobs = worker.call(fields, {"program": program}, what=f"the compile for {target}", timeout=timeout)
+        return worker.call(fields, {"program": program}, what=f"the compile for {target}", timeout=timeout)
     except BackendError as error:
         raise _explain(error, target) from error
+
+
+def _executable(target: Target, answer: Fields, blobs: Blobs) -> Executable:
     return Executable(
         target=target,
         serialized=blobs["executable"],

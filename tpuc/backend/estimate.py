@@ -17,8 +17,7 @@ from tpuc import mlir
 from tpuc.backend.compile import compile_in, start_worker
 from tpuc.errors import BackendError, CrashError
 from tpuc.report.cycles import count_cycles
-from tpuc.runtime.cache import default_folder
-from tpuc.runtime.files import replacing
+from tpuc.runtime.cache import Cache, cache_key, default_folder
 from tpuc.targets import Target
 from tpuc.worker import Worker
 
@@ -51,7 +50,7 @@ class LibtpuEstimator:
                 closed only where the compiler ends it.
         """
         self._target = target
-        self._folder = folder or default_folder() / "estimates"
+        self._cache = Cache(folder or default_folder() / "estimates", "estimate")
         self._given = self._worker = worker
 
     def __enter__(self) -> Self:
@@ -70,17 +69,17 @@ class LibtpuEstimator:
         """
         mlir.run_pipeline(module, "strip-debuginfo")
         program = mlir.to_portable(module)
-        path = self._folder / self._key(program)
+        key = cache_key(str(self._target), version("libtpu"), version("jaxlib"), hashlib.sha256(program).hexdigest())
+        kept = self._cache.read(key)
+        if kept is not None:
+            found: int | None = json.loads(kept)
+            return found
+        cycles = self._compile(program)
         try:
-            kept: int | None = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            kept = self._compile(program)
-            self._keep(path, kept)
-        return kept
-
-    def _key(self, program: bytes) -> str:
-        parts = [str(self._target), version("libtpu"), version("jaxlib"), hashlib.sha256(program).hexdigest()]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+            self._cache.write(key, json.dumps(cycles).encode())
+        except OSError as error:
+            _logger.warning("an estimate is not kept: %s", error)
+        return cycles
 
     def _compile(self, program: bytes) -> int | None:
         if self._worker is None:
@@ -95,11 +94,3 @@ class LibtpuEstimator:
             self._worker = None
             return None
         return count_cycles(executable.hlo, self._target.chip).total or None
-
-    def _keep(self, path: Path, cycles: int | None) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as replacement:
-                replacement.file.write(json.dumps(cycles).encode())
-        except OSError as error:
-            _logger.warning("an estimate is not kept: %s", error)

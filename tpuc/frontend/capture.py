@@ -9,11 +9,13 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+import torch.fx.experimental._config
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
@@ -25,6 +27,7 @@ from tpuc.errors import ExportError
 from tpuc.frontend.data_dependence import numbers_to_tensors, refuse_dynamic_sizes
 from tpuc.frontend.locations import user_frame
 from tpuc.frontend.randomness import add_seed
+from tpuc.frontend.size_forms import SizeForms
 from tpuc.frontend.structure import Node, constant, describe, key_name, leaf_paths, path_text
 from tpuc.lowerings.call import TensorMeta, operator_name
 from tpuc.lowerings.registry import REGISTRY
@@ -141,7 +144,7 @@ def export(
     _check_binding(module, args, kwargs)
     args, kwargs = _separate(args, dict(kwargs))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), nullcontext() if dynamic_shapes is None else _symbolic():
             return torch.export.export(
                 module,
                 args,
@@ -153,6 +156,15 @@ def export(
             )
     except Exception as error:  # Whatever the user's forward raises.
         raise _export_error(error, f"Given: {_given(module, args, kwargs)}") from error
+
+
+@contextmanager
+def _symbolic() -> Iterator[None]:
+    """Keeps sizes symbols where torch.export would ask for their numbers."""
+    # Where torch asks only to take a short cut for a size of one, the general way is as good.
+    settings: Any = torch.fx.experimental._config  # It gets its methods when it is imported.
+    with settings.patch(backed_size_oblivious=True), SizeForms():
+        yield
 
 
 def _separate(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

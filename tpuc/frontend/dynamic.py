@@ -16,6 +16,7 @@ import sympy
 import torch
 from jaxlib.mlir import ir
 from torch.export import Dim, ExportedProgram
+from torch.utils import _pytree as pytree
 
 from tpuc import mlir
 from tpuc.errors import ExportError, InputError, RequestError
@@ -23,9 +24,12 @@ from tpuc.frontend import stablehlo
 from tpuc.frontend.bodies import capture_for
 from tpuc.frontend.capture import Capture, export, input_names
 from tpuc.frontend.generalize import DynamicProgram, Inference, MisalignedError, generalize
-from tpuc.frontend.specialize import specialize
+from tpuc.frontend.locations import location_of
+from tpuc.frontend.size_decisions import Decision, check_decisions, recorded_decisions, squeezed_sizes
+from tpuc.frontend.specialize import specialize, symbol_values
 from tpuc.lowerings.any_size import any_size
 from tpuc.lowerings.platforms import Platform
+from tpuc.lowerings.subgraphs import graphs_in
 from tpuc.passes import run_passes
 from tpuc.passes.convert_arith import ConvertArith
 from tpuc.runtime.sizes import SizeExpr, SizeRange
@@ -45,6 +49,8 @@ _SUGGESTION = re.compile(
     r"^\s*(?P<name>\w+) = (?:Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)|(?P<fixed>\d+)|(?P<other>.+))$",
     re.MULTILINE,
 )
+_DIVISIBLE = re.compile(r"inconsistencies were found:\s+Eq\(Mod\((?P<dimension>.+?), (?P<divisor>\d+)\), 0\)")
+_ASSERTION = "aten._assert_scalar.default"
 _PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
 
 
@@ -56,19 +62,24 @@ class DynamicModel:
         program: The exported program, with symbols.
         dims: The dimensions of each input tensor, by its name.
         ranges: What the sizes may be.
+        notes: What a user should know.
     """
 
     program: ExportedProgram
     dims: Mapping[str, tuple[SizeExpr, ...]]
     ranges: tuple[SizeRange, ...]
+    notes: tuple[str, ...] = ()
 
-    def at(self, sizes: Mapping[str, int]) -> ExportedProgram:
-        """Returns the program at some sizes."""
-        shapes = [
+    def shapes(self, sizes: Mapping[str, int]) -> list[tuple[int, ...] | None]:
+        """Returns the shape of each input at some sizes; None for those that have no dimensions named."""
+        return [
             tuple(dim.evaluate(sizes) for dim in self.dims[name]) if name in self.dims else None
             for name in input_names(self.program)
         ]
-        return specialize(self.program, shapes)
+
+    def at(self, sizes: Mapping[str, int]) -> ExportedProgram:
+        """Returns the program at some sizes."""
+        return specialize(self.program, self.shapes(sizes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +131,55 @@ def export_dynamic(
     given = [*parameters[: len(args)], *kwargs]
     shapes = {name: _dynamic_shape(dims[name], symbols) if name in dims else None for name in given}
     try:
-        program = export(module, args, kwargs, dynamic_shapes=shapes)
+        with recorded_decisions() as decisions:
+            program = export(module, args, kwargs, dynamic_shapes=shapes)
     except ExportError as error:
         raise _explained(error, ranges) from error
     model = DynamicModel(program=program, dims=dims, ranges=tuple(ranges))
     _check_assertions(model)
-    return model
+    decisions += squeezed_sizes(program)
+    return replace(model, notes=tuple(_check_at_one(model, decisions, module, (args, kwargs))))
+
+
+def _check_at_one(
+    model: DynamicModel,
+    decisions: Sequence[Decision],
+    module: torch.nn.Module,
+    inputs: tuple[tuple[Any, ...], Mapping[str, Any]],
+) -> Iterator[str]:
+    """Checks what forward decides by sizes of one, at an example's sizes with one of them, or all, made one.
+
+    Yields:
+        What a user should know.
+
+    Raises:
+        RequestError: Forward gives other results than the exported program.
+    """
+    args, kwargs = inputs
+    positional = list(inspect.signature(module.forward).parameters)[: len(args)]
+    given = {**dict(zip(positional, args, strict=True)), **kwargs}
+    example: dict[str, int] = {}
+    for name, dims in model.dims.items():
+        for dim, number in zip(dims, given[name].shape, strict=True):
+            size = dim.solve(number) if dim.linear is not None else None
+            if dim.linear is not None and size is not None:
+                example[dim.linear[0]] = size
+    ones = [each.name for each in model.ranges if each.minimum == 1]
+    for changed in (*([name] for name in ones), *([ones] if len(ones) > 1 else [])):
+        sizes = example | dict.fromkeys(changed, 1)
+        cut = {name: _cut(value, model.dims.get(name), sizes) for name, value in given.items()}
+        smaller = tuple(cut[name] for name in positional), {name: cut[name] for name in kwargs}
+        note = check_decisions(
+            decisions, model.program, module, smaller, symbol_values(model.program, model.shapes(sizes))
+        )
+        if note is not None:
+            yield note
+            return
+
+
+def _cut(value: Any, dims: Sequence[SizeExpr] | None, sizes: Mapping[str, int]) -> Any:
+    """Cuts an input of an example to other sizes, none of which is larger."""
+    return value if dims is None else value[tuple(slice(dim.evaluate(sizes)) for dim in dims)]
 
 
 def lower_dynamic(model: DynamicModel, worker: Worker, platforms: Collection[Platform]) -> DynamicLowered:
@@ -215,10 +269,12 @@ def _lower_samples(
     model: DynamicModel, samples: Sequence[Mapping[str, int]], worker: Worker, platforms: Collection[Platform]
 ) -> DynamicLowered:
     captures = [capture_for(model.at(sizes), platforms) for sizes in samples]
+    captures = [replace(each, notes=(*model.notes, *each.notes)) for each in captures]
     with any_size():
         lowered = [stablehlo.lower(each, worker, platforms) for each in captures]
     is_portable = all(each.is_portable for each in lowered)
     inference = Inference(samples, _known_sizes(model))
+    _check_numbers(model, samples, inference)
     programs: dict[Platform, DynamicProgram] = {}
     for platform in sorted(platforms)[: 1 if is_portable else None]:
         context = mlir.make_context()
@@ -236,19 +292,66 @@ def _lower_samples(
 def _known_sizes(model: DynamicModel) -> Iterator[SizeExpr]:
     """Yields the sizes that occur in the exported program, as far as they have a form that tpuc knows."""
     symbols = _symbols(model)
-    seen = set()
-    for node in model.program.graph.nodes:
-        value = node.meta.get("val")
-        for size in value.shape if isinstance(value, torch.Tensor) else [value]:
-            if not isinstance(size, torch.SymInt) or str(size.node.expr) in seen:
-                continue
-            seen.add(str(size.node.expr))
-            try:
-                expression = SizeExpr.of(str(size.node.expr))
-            except InputError:
-                continue  # Such as a maximum.
-            if expression.names <= symbols.keys():
-                yield expression.substitute(symbols)
+    for expression in dict.fromkeys(expression for _, expression in _numbers(model.program)):
+        parsed = _parsed(expression)
+        if parsed is not None and parsed.names <= symbols.keys():
+            yield parsed.substitute(symbols)
+
+
+def _parsed(expression: sympy.Basic) -> SizeExpr | None:
+    """Returns an expression in tpuc's form, with torch.export's symbols; None if it has none, such as a maximum."""
+    try:
+        return SizeExpr.of(str(expression))
+    except InputError:
+        return None
+
+
+def _numbers(program: ExportedProgram) -> Iterator[tuple[torch.fx.Node, sympy.Basic]]:
+    """Yields the numbers that an exported program computes from sizes, with their nodes."""
+    for graph in graphs_in(program.graph):
+        for node in filter(_is_read, graph.nodes):
+            for leaf in pytree.tree_leaves(node.meta.get("val")):
+                for size in leaf.shape if isinstance(leaf, torch.Tensor) else [leaf]:
+                    if isinstance(size, torch.SymInt | torch.SymBool):
+                        yield node, size.node.expr
+
+
+def _is_read(node: torch.fx.Node) -> bool:
+    """Says whether more than assertions depends on a node that is a condition."""
+    if not isinstance(node.meta.get("val"), torch.SymBool):
+        return True
+    return any(str(user.target) != _ASSERTION and _is_read(user) for user in node.users)
+
+
+def _check_numbers(model: DynamicModel, samples: Sequence[Mapping[str, int]], inference: Inference) -> None:
+    """Checks that what numbers of no form that tpuc knows are at the samples holds over the whole range.
+
+    A maximum of two sizes is one of them at all samples, and may be the other at a size that is allowed.
+
+    Raises:
+        MisalignedError: It does not.
+    """
+    at_samples = [symbol_values(model.program, model.shapes(sizes)) for sizes in samples]
+    ends = _near_ends(model.ranges)
+    at_ends = [symbol_values(model.program, model.shapes(sizes)) for sizes in ends]
+    for node, expression in {expression: (node, expression) for node, expression in _numbers(model.program)}.values():
+        if _parsed(expression) is not None or not expression.free_symbols <= at_samples[0].keys():
+            continue
+        found = inference.expression(int(expression.subs(values)) for values in at_samples)
+        if found is None:
+            continue  # Where it is needed, it is missed.
+        for sizes, values in zip(ends, at_ends, strict=True):
+            if found.evaluate(sizes) != int(expression.subs(values)):
+                place = location_of(node)
+                shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
+                what = f"{expression} is {found} at the sizes tried, and not at {shown}"
+                raise MisalignedError(what, f'"{place.file}":{place.line}:0')
+
+
+def _near_ends(ranges: Sequence[SizeRange]) -> list[dict[str, int]]:
+    """Returns the combinations of sizes at the ends of their ranges, and near them."""
+    names = [each.name for each in ranges]
+    return [dict(zip(names, sizes, strict=True)) for sizes in itertools.product(*map(_ends, ranges))]
 
 
 def _symbols(model: DynamicModel) -> dict[str, SizeExpr]:
@@ -287,9 +390,7 @@ def _check_assertions(model: DynamicModel) -> None:
         RequestError: It does not hold at a size that is allowed.
     """
     symbols = _symbols(model)
-    ends = [_ends(each) for each in model.ranges]
-    names = [each.name for each in model.ranges]
-    combinations = [dict(zip(names, sizes, strict=True)) for sizes in itertools.product(*ends)]
+    combinations = _near_ends(model.ranges)
     for condition in _conditions(model.program.graph):
         if not {str(symbol) for symbol in condition.free_symbols} <= symbols.keys():
             continue
@@ -306,7 +407,7 @@ def _conditions(graph: torch.fx.Graph) -> Iterator[Any]:
     That a size is not one is none: it means that nothing was broadcast along it, and nothing is.
     """
     for node in graph.nodes:
-        if str(node.target) == "aten._assert_scalar.default" and isinstance(node.args[0], torch.fx.Node):
+        if str(node.target) == _ASSERTION and isinstance(node.args[0], torch.fx.Node):
             condition = node.args[0].meta["val"]
             if isinstance(condition, torch.SymBool) and not isinstance(condition.node.expr, sympy.Ne):
                 yield condition.node.expr
@@ -320,6 +421,14 @@ def _ends(allowed: SizeRange) -> list[int]:
 def _explained(error: ExportError, ranges: Sequence[SizeRange]) -> ExportError | RequestError:
     """Turns torch.export's suggestions for the sizes into ours."""
     text = str(error.__cause__)
+    given = " ".join(map(str, ranges))
+    if divisible := _DIVISIBLE.search(text):
+        # torch.export's symbols have names of its own; of several sizes it is not said which is meant.
+        dimension = re.sub(r"\bs\d+\b", ranges[0].name, divisible["dimension"]) if len(ranges) == 1 else "a dimension"
+        return RequestError(
+            f"forward cannot take all of {given}: {dimension} must be a multiple of {divisible['divisor']}",
+            hint="Let --dims say so: seq=8*k k=1..64",
+        )
     if "Suggested fixes:" not in text and "Constraints violated" not in text:
         return error
     known = {each.name: each for each in ranges}
@@ -334,4 +443,4 @@ def _explained(error: ExportError, ranges: Sequence[SizeRange]) -> ExportError |
             allowed = replace(old, minimum=int(match["min"] or old.minimum), maximum=int(match["max"] or old.maximum))
             fixes.append(str(allowed))
     what = "; ".join(fixes) or " ".join(text.split())[:200]
-    return RequestError(f"forward cannot take all of {' '.join(map(str, ranges))}: {what}", hint="Give such --dims.")
+    return RequestError(f"forward cannot take all of {given}: {what}", hint="Give such --dims.")

@@ -35,7 +35,12 @@ _SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_
 
 @dataclass(frozen=True, kw_only=True)
 class _Taps:
-    """What makes each output of a dimension: [outputs, taps] indices and weights, arrays of `tables()`."""
+    """What makes each output of a dimension, arrays of `tables()`.
+
+    Attributes:
+        index: [outputs, taps], the elements; None for all of them, in order.
+        weights: [outputs, taps], their weights.
+    """
 
     index: Any
     weights: Any
@@ -77,17 +82,24 @@ def _resize(x: Array, sizes: Sequence[int], scales: Sequence[float | None], alig
 
 
 def _resample(x: Array, axis: int, taps: _Taps) -> Array:
-    count = taps.index.shape[1]
-    if count == 1:
+    count = taps.weights.shape[1]
+    if count == 1 and taps.index is not None:
         return jnp.take(x, taps.index[:, 0], axis=axis)
     x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     weights = taps.weights.astype(x.dtype)
+    if taps.index is None:
+        return _weighted(x, axis, weights)
     if sizes_vary() or (count == 2 and x.shape[axis] > _MATRIX_UP_TO):
         weights = weights.reshape(-1, count, *(1,) * (x.ndim - 1 - axis))
         first, *others = (jnp.take(x, taps.index[:, tap], axis=axis) * weights[:, tap] for tap in range(count))
         return sum(others, first)
     matrix = np.zeros((len(weights), x.shape[axis]), weights.dtype)
     np.add.at(matrix, (np.arange(len(weights))[:, None], taps.index), weights)
+    return _weighted(x, axis, matrix)
+
+
+def _weighted(x: Array, axis: int, matrix: Any) -> Array:
+    """Makes each output of all elements of a dimension."""
     y = jnp.tensordot(x, matrix, axes=((axis,), (1,)), precision=lax.Precision.HIGHEST)
     return jnp.moveaxis(y, -1, axis)
 
@@ -148,25 +160,32 @@ def cubic_kernel(distance: Any, a: float) -> Any:
     return (distance <= 1) * near + ((distance > 1) & (distance < 2)) * far
 
 
-def _linear_kernel(distance: np.ndarray) -> np.ndarray:
-    return np.maximum(1 - distance, 0)
+def _linear_kernel(distance: Any) -> Any:
+    return tables().maximum(1 - distance, 0)
 
 
-def _lanczos_kernel(distance: np.ndarray) -> np.ndarray:
-    return np.sinc(distance) * np.sinc(distance / 3) * (distance < 3)
+def _lanczos_kernel(distance: Any) -> Any:
+    xp = tables()
+    return xp.sinc(distance) * xp.sinc(distance / 3) * (distance < 3)
 
 
-def _antialiased(axis: _Axis, *, kernel: Callable[[np.ndarray], np.ndarray], reach: int) -> _Taps:
-    """A kernel as wide as the outputs are apart. Source: `_compute_indices_weights_aa`, UpSampleKernel.cpp."""
-    step = float(_step(axis))
-    stretch = max(step, 1.0)
-    center = step * (np.arange(axis.outputs) + 0.5)
-    first = np.maximum((center - reach * stretch + 0.5).astype(np.int64), 0)
-    end = np.minimum((center + reach * stretch + 0.5).astype(np.int64), axis.size)
-    index = first[:, None] + np.arange(max(end - first, default=0))
-    weights = kernel(np.abs(index - center[:, None] + 0.5) / stretch) * (index < end[:, None])
+def _antialiased(axis: _Axis, *, kernel: Callable[[Any], Any], reach: int) -> _Taps:
+    """A kernel as wide as the outputs are apart. Source: `_compute_indices_weights_aa`, UpSampleKernel.cpp.
+
+    How many elements it reaches depends on the sizes: where they vary, each output is made of all.
+    """
+    xp = tables()
+    step = _step(axis) if sizes_vary() else float(_step(axis))
+    stretch = xp.maximum(step, 1.0)
+    center = step * (xp.arange(axis.outputs) + xp.asarray(0.5, axis.dtype if sizes_vary() else np.float64))
+    first = xp.maximum((center - reach * stretch + 0.5).astype(np.int64), 0)
+    end = xp.minimum((center + reach * stretch + 0.5).astype(np.int64), axis.size)
+    index = xp.arange(axis.size) if sizes_vary() else first[:, None] + np.arange(max(end - first, default=0))
+    inside = (index >= first[:, None]) & (index < end[:, None])
+    weights = kernel(xp.abs(index - center[:, None] + 0.5) / stretch) * inside
     total = weights.sum(-1, keepdims=True)
-    return _Taps(index=np.minimum(index, axis.size - 1), weights=weights / np.where(total == 0, 1, total))
+    weights = weights / xp.where(total == 0, 1, total)
+    return _Taps(index=None if sizes_vary() else np.minimum(index, axis.size - 1), weights=weights)
 
 
 def _register(name: str, rank: int, why: str, taps_of: TapsOf, *, has_corners: bool) -> None:

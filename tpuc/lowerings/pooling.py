@@ -122,6 +122,9 @@ def adaptive_max_pool(x: Array, output_size: Sequence[int], *, rank: int) -> tup
     """The largest element of windows that divide each of the last dimensions into so many, and its place."""
     values, places = x, _places(x, rank)
     for axis, count in zip(range(x.ndim - rank, x.ndim), output_size, strict=True):
+        if count == 1 or sizes_vary():
+            values, places = _adaptive_largest(values, places, axis, count)
+            continue
         starts, ends = adaptive_windows(x.shape[axis], count)
         offsets = np.arange(max(ends - starts, default=1))
         # Windows of several lengths: the short ones take their last element more than once.
@@ -149,6 +152,23 @@ def max_unpool(x: Array, indices: Array, output_size: Sequence[int], *_window: S
     row = lax.broadcasted_iota(jnp.int32, place.shape, 0)
     written = jnp.zeros((rows, count), x.dtype).at[row, place].set(x.reshape(rows, -1), mode="drop")
     return written.reshape(*lead, *output_size)
+
+
+def _adaptive_largest(values: Array, places: Array, axis: int, count: int) -> tuple[Array, Array]:
+    """Compares for each window the whole dimension, of which only the window counts: its form is that of any size."""
+    size = values.shape[axis]
+    if count == 1:
+        return _largest(values, places, axis, size)
+    starts, ends = adaptive_windows(size, count, jnp)
+    position = jnp.arange(size)
+    inside = (position >= starts[:, None]) & (position < ends[:, None])
+    inside = inside.reshape(count, size, *(1,) * (values.ndim - axis - 1))
+    spread = (
+        jnp.where(inside, jnp.expand_dims(operand, axis), outside)
+        for operand, outside in ((values, _least(values.dtype)), (places, _NOWHERE))
+    )
+    result: tuple[Array, Array] = lax.reduce(tuple(spread), (_least(values.dtype), _NOWHERE), _larger, (axis + 1,))
+    return result
 
 
 def fractional_max_pool(

@@ -33,7 +33,7 @@ class _Weights(NamedTuple):
     projection: Array | None = None
 
 
-@lowering("aten.lstm.input", why=_WHY)
+@lowering("aten.lstm.input", "tpuc.lstm.default", why=_WHY)
 def lstm(
     x: Array,
     hx: Sequence[Array],
@@ -52,19 +52,19 @@ def lstm(
     return y, hidden, cells
 
 
-@lowering("aten.gru.input", why=_WHY)
+@lowering("aten.gru.input", "tpuc.gru.default", why=_WHY)
 def gru(x: Array, hx: Array, params: Sequence[Array], has_biases: bool, num_layers: int, *rest: Any) -> Any:
     """Gated recurrent units: the outputs, and the last hidden state of each layer and direction."""
     return _single_state(_gru_cell, x, hx, params, has_biases, num_layers, *rest)
 
 
-@lowering("aten.rnn_tanh.input", why=_WHY)
+@lowering("aten.rnn_tanh.input", "tpuc.rnn_tanh.default", why=_WHY)
 def rnn_tanh(x: Array, hx: Array, params: Sequence[Array], has_biases: bool, num_layers: int, *rest: Any) -> Any:
     """A plain recurrent layer: the outputs, and the last hidden state of each layer and direction."""
     return _single_state(partial(_plain_cell, jnp.tanh), x, hx, params, has_biases, num_layers, *rest)
 
 
-@lowering("aten.rnn_relu.input", why=_WHY)
+@lowering("aten.rnn_relu.input", "tpuc.rnn_relu.default", why=_WHY)
 def rnn_relu(x: Array, hx: Array, params: Sequence[Array], has_biases: bool, num_layers: int, *rest: Any) -> Any:
     """A plain recurrent layer: the outputs, and the last hidden state of each layer and direction."""
     return _single_state(partial(_plain_cell, jax.nn.relu), x, hx, params, has_biases, num_layers, *rest)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from tpuc.lowerings.any_size import sizes_vary
 from tpuc.lowerings.dtypes import computation_dtype
 from tpuc.lowerings.registry import lowering
 
@@ -23,6 +24,8 @@ Array = jax.Array
 _COMPARE_EACH = 32
 #: Up to so many, comparing with all of them is faster than a search, whose every step is a gather.
 _COMPARE_ALL = 256
+#: Of a binary search where the number of elements, an i32, varies.
+_MOST_STEPS = 32
 
 
 @lowering("aten.sort.default", "aten.sort.stable", why="torch-mlir has no stable sort")
@@ -160,7 +163,8 @@ def bucketize(values: Any, boundaries: Array, *, out_int32: bool = False, right:
 def search_row(row: Array, values: Array, behind: bool = False) -> Array:
     """Returns, as i32, where to insert values of any shape into a sorted vector: before their equals, or behind.
 
-    Three ways, by what a TPU does fast: comparisons written out, comparisons with all, a binary search.
+    Three ways, by what a TPU does fast: comparisons written out, comparisons with all, a binary search, which is the
+    way for a size that varies.
     """
 
     # Said so that a NaN among the values goes to the end, as in PyTorch.
@@ -169,9 +173,9 @@ def search_row(row: Array, values: Array, behind: bool = False) -> Array:
 
     if not row.size or not values.size:
         return jnp.zeros(values.shape, jnp.int32)
-    if row.size <= _COMPARE_EACH:
+    if row.size <= _COMPARE_EACH and not sizes_vary():
         return sum((goes_after(element).astype(jnp.int32) for element in row), jnp.zeros(values.shape, jnp.int32))
-    if row.size <= _COMPARE_ALL:
+    if row.size <= _COMPARE_ALL and not sizes_vary():
         return jax.vmap(goes_after)(row).sum(0, dtype=jnp.int32)
 
     def step(_: Any, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -181,7 +185,9 @@ def search_row(row: Array, values: Array, behind: bool = False) -> Array:
         return jnp.where(after & (low < high), middle + 1, low), jnp.where(after, high, middle)
 
     bounds = (jnp.zeros(values.shape, jnp.int32), jnp.full(values.shape, row.size, jnp.int32))
-    return lax.fori_loop(0, row.size.bit_length(), step, bounds)[0]
+    # Steps beyond the last change nothing.
+    steps = _MOST_STEPS if sizes_vary() else row.size.bit_length()
+    return lax.fori_loop(0, steps, step, bounds)[0]
 
 
 def _iota(x: Array, dim: int) -> Array:
