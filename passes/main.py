@@ -140,7 +140,7 @@ def new_preparation(main: Main, types: Sequence[ir.Type], names: Sequence[str], 
     taken = {name_of(op) for op in main.module.body.operations}
     name = next(name for number in range(len(taken) + 1) if (name := f"{_PREPARE}{number}") not in taken)
     with main.op.location:
-        return new_function(main.module, name, types, names, result, visibility="private")
+        return new_function(main.module, name, types, names, [result], visibility="private")
 
 
 def new_function(
@@ -148,23 +148,23 @@ def new_function(
     name: str,
     types: Sequence[ir.Type],
     names: Sequence[str],
-    result: ir.Type,
+    results: Sequence[ir.Type],
     *,
     visibility: str = "public",
 ) -> Function:
-    """Adds a function of one result, with no operations yet, at the current location.
+    """Adds a function with no operations yet, at the current location.
 
     Args:
         module: The module.
         name: The function's name.
         types: The types of its arguments.
         names: What each argument is, `<kind>:<name>`.
-        result: The type of the result.
+        results: The types of its results.
         visibility: `public` or `private`.
     """
     with ir.InsertionPoint(module.body):
         # jaxlib's types do not tell of the constructor that its dialects have.
-        op: Any = cast(Any, func.FuncOp)(name, (list(types), [result]), visibility=visibility)
+        op: Any = cast(Any, func.FuncOp)(name, (list(types), list(results)), visibility=visibility)
         op.add_entry_block()
         op.attributes["arg_attrs"] = ir.ArrayAttr.get(
             [ir.DictAttr.get({ARGUMENT: ir.StringAttr.get(name)}) for name in names]
