@@ -15,6 +15,7 @@ from tpuc.passes.cse import Cse
 from tpuc.passes.expand_c128 import ExpandC128
 from tpuc.passes.fold_constants import FoldConstants
 from tpuc.passes.fold_transpose import FoldTranspose
+from tpuc.passes.fuse_affine import FuseAffine
 from tpuc.passes.hoist_weights import HoistWeights
 from tpuc.passes.narrow_f64 import NarrowF64
 from tpuc.passes.narrow_indices import NarrowIndices
@@ -28,6 +29,7 @@ from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
 from tpuc.passes.simplify_shape import SimplifyShape
 from tpuc.passes.space_to_depth import SpaceToDepth
 from tpuc.passes.unbatch_dot import UnbatchDot
+from tpuc.passes.width_to_channels import WidthToChannels
 
 __all__ = [
     "PASSES",
@@ -63,7 +65,9 @@ PIPELINE: tuple[Pass, ...] = (
     Cse(),  # the rules leave equal operations behind
     AttentionKernel(),  # after cse: queries and keys are rotated by the same tables, not by equal ones
     Cse(),  # each kernel lays out the same masks and tables anew
+    FuseAffine(),  # after attention-kernel, which takes the scale of the queries itself
     PadToTiles(),  # late: what else a product would meet is settled
+    WidthToChannels(),  # before space-to-depth, which would hide the first convolution from it
     SpaceToDepth(),  # late too: it asks what a convolution costs as it will be
     RollLayers(),  # after all that looks at one operation: each layer must have become what the others are
     HoistWeights(),  # last: the others look for patterns in what it takes away

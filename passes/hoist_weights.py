@@ -44,7 +44,7 @@ from jaxlib.mlir.dialects import stablehlo
 from tpuc.mlir import spec_of
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.main import Function, Main, name_of, new_preparation
-from tpuc.passes.rewrite import Tensor, defining_op, is_dead, nested_ops
+from tpuc.passes.rewrite import Tensor, defining_op, erase_dead, nested_ops
 from tpuc.passes.tensors import ELEMENTWISE, converts_exactly
 from tpuc.passes.weight_only import clone_into, slice_back, weights_and_constants
 
@@ -115,7 +115,7 @@ def hoist_weights(module: ir.Module) -> int:
             arguments[name] = main.add_argument(value.type, f"prepared:{name}")
         # What else is computed from the value may have been hoisted too, and goes.
         value.replace_all_uses_with(arguments[name])
-    _erase_dead(main)
+    erase_dead(main.block)
     main.erase_unused_weights()
     return len(functions)
 
@@ -157,9 +157,3 @@ def is_worth_preparing(value: Tensor, main: Main) -> bool:
 
 def _widens(op: stablehlo.ConvertOp) -> bool:
     return converts_exactly(op.operand.type.element_type, op.result.type.element_type)
-
-
-def _erase_dead(main: Main) -> None:
-    for op in reversed(list(main.block.operations)):
-        if is_dead(op):
-            op.erase()

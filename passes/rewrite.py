@@ -251,3 +251,10 @@ def is_pure(op: ir.OpView) -> bool:
 def is_dead(op: ir.OpView) -> bool:
     """Says whether an operation can go: nobody reads its results, and it does nothing else."""
     return not any(True for result in op.results for _ in result.uses) and is_pure(op)
+
+
+def erase_dead(block: ir.Block) -> None:
+    """Erases the operations of a block that can go, and those that only they read."""
+    for op in reversed(list(block.operations)):
+        if is_dead(op):
+            op.erase()

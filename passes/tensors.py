@@ -129,7 +129,7 @@ def rebuild(
     return cast(Tensor, copy.results[0])
 
 
-def reduced_by(op: stablehlo.ReduceOp) -> type[ir.OpView] | None:
+def reduced_by(op: stablehlo.ReduceOp | stablehlo.ReduceWindowOp) -> type[ir.OpView] | None:
     """Returns the class of the one operation that a reduction of one tensor combines elements with, else None."""
     block = op.regions[0].blocks[0]
     body = list(block.operations)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import cmp_to_key
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import func
 
 from tpuc import mlir
 from tpuc.passes.base import Estimator, PassContext
 from tpuc.passes.hoist_weights import hoist_weights
 from tpuc.passes.main import Main, new_function
 from tpuc.passes.rewrite import Tensor
-from tpuc.passes.weight_only import Weights
+from tpuc.passes.weight_only import Weights, clone_into
 
 #: Builds what stands in for an operation, before it.
 Rewrite = Callable[[ir.OpView], Tensor]
@@ -71,7 +71,7 @@ class Trials:
 
     def best(self, op: ir.OpView, rewrites: Sequence[Rewrite]) -> Rewrite | None:
         """Returns the rewrite of an operation that costs the least, or None if none is worth it."""
-        cycles = self._cycles(op, lambda copy: copy.results[0])
+        cycles = self._estimator.cycles(_alone([op], self._weights))
         if cycles is None:
             return None
         limit = cycles * (1 - _LEAST_GAIN)
@@ -83,17 +83,44 @@ class Trials:
         return best
 
     def _cycles(self, op: ir.OpView, rewrite: Rewrite) -> int | None:
-        """What the program that computes only this costs."""
-        with op.context, ir.Location.unknown():
-            module = ir.Module.create()
-            operands = list(dict.fromkeys(op.operands))
-            kinds = ["weight" if self._weights.is_weight_only(each) else "input" for each in operands]
-            names = [f"{kind}:{number}" for number, kind in enumerate(kinds)]
-            main = new_function(module, "main", [each.type for each in operands], names, [op.results[0].type])
-            with ir.InsertionPoint(main.block):
-                copy = op.operation.clone().opview
-                for number, operand in enumerate(op.operands):
-                    copy.operands[number] = main.block.arguments[operands.index(operand)]
-                func.ReturnOp([rewrite(copy)])
+        """What the program costs that computes only this, rewritten."""
+        module = _alone([op], self._weights)
+        copy = Main(module).block.operations[0]
+        with copy.location, ir.InsertionPoint(copy):
+            copy.results[0].replace_all_uses_with(rewrite(copy))
         hoist_weights(module)
         return self._estimator.cycles(module)
+
+    def pays(self, ops: Sequence[ir.OpView], rewrite: Callable[[ir.Module], None]) -> bool:
+        """Says whether several operations cost less together when they are rewritten.
+
+        Args:
+            ops: The operations of `@main`, in any order.
+            rewrite: Rewrites, in place, a program of nothing but copies of them.
+        """
+        before, after = _alone(ops, self._weights), _alone(ops, self._weights)
+        with after.context:
+            rewrite(after)
+        hoist_weights(before)
+        hoist_weights(after)
+        old, new = self._estimator.cycles(before), self._estimator.cycles(after)
+        return old is not None and new is not None and new < old * (1 - _LEAST_GAIN)
+
+
+def _alone(ops: Sequence[ir.OpView], weights: Weights) -> ir.Module:
+    """Makes a program of copies of operations of one block, whose results are what the rest of the block reads."""
+    ops = sorted(ops, key=cmp_to_key(lambda one, other: -1 if one.operation.is_before_in_block(other.operation) else 1))
+    made = {result for op in ops for result in op.results}
+    read = list(dict.fromkeys(operand for op in ops for operand in op.operands if operand not in made))
+    kinds = ["weight" if weights.is_weight_only(each) else "input" for each in read]
+    names = [f"{kind}:{number}" for number, kind in enumerate(kinds)]
+    results = [result for op in ops for result in op.results if len(ops) == 1 or _is_read_outside(result, made)]
+    with ops[0].context, ir.Location.unknown():
+        module = ir.Module.create()
+        main = new_function(module, "main", [each.type for each in read], names, [each.type for each in results])
+        clone_into(main, ops, read, results)
+    return module
+
+
+def _is_read_outside(result: Tensor, made: Collection[Tensor]) -> bool:
+    return any(not len(use.owner.results) or use.owner.results[0] not in made for use in result.uses)
