@@ -109,7 +109,7 @@ class Trials:
 
 def _alone(ops: Sequence[ir.OpView], weights: Weights) -> ir.Module:
     """Makes a program of copies of operations of one block, whose results are what the rest of the block reads."""
-    ops = sorted(ops, key=cmp_to_key(lambda one, other: -1 if one.operation.is_before_in_block(other.operation) else 1))
+    ops = sorted(ops, key=cmp_to_key(_compare_places))
     made = {result for op in ops for result in op.results}
     read = list(dict.fromkeys(operand for op in ops for operand in op.operands if operand not in made))
     kinds = ["weight" if weights.is_weight_only(each) else "input" for each in read]
@@ -120,6 +120,10 @@ def _alone(ops: Sequence[ir.OpView], weights: Weights) -> ir.Module:
         main = new_function(module, "main", [each.type for each in read], names, [each.type for each in results])
         clone_into(main, ops, read, results)
     return module
+
+
+def _compare_places(one: ir.OpView, other: ir.OpView) -> int:
+    return -1 if one.operation.is_before_in_block(other.operation) else 1
 
 
 def _is_read_outside(result: Tensor, made: Collection[Tensor]) -> bool:

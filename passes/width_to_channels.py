@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -179,9 +179,11 @@ class _Convolution:
 
     @property
     def keeps_width(self) -> bool:
-        """Whether each column of the result stands where one of the operand's does."""
-        width = self.axes.width
-        return self.stride == 1 and self.op.lhs.type.shape[width] == self.op.result.type.shape[width]
+        """Whether the operand and the result can take the same number of columns together."""
+        before, after = self.op.lhs.type.shape, self.op.result.type.shape
+        channels = (before[self.axes.feature], after[self.axes.feature])
+        fills = all(_LANES % each == 0 or each % _LANES == 0 for each in channels)
+        return fills and self.stride == 1 and before[self.axes.width] == after[self.axes.width]
 
     def packed(self, lhs: Tensor, columns: int, places: Sequence[int], step: int, width: int) -> Tensor:
         """Builds the convolution between tensors that take columns together.
@@ -213,7 +215,7 @@ class _Convolution:
         shape[self.axes.width] = width
         spatial = len(numbers.input_spatial_dimensions)
         strides = list(self.op.window_strides or [1] * spatial)
-        padding = np.array(self.op.padding if self.op.padding else np.zeros((spatial, 2)), dtype=np.int64)
+        padding: Any = np.array(self.op.padding if self.op.padding else np.zeros((spatial, 2)), dtype=np.int64)
         strides[-1] = stride
         padding[-1] = -first, (width - 1) * stride + window + first - lhs.type.shape[self.axes.width]
         return rebuild(
@@ -380,7 +382,7 @@ class Stage:
             owner = defining_op(value)
             pool = self._known.pool(owner, self._axes)
             inside = [*pool.chain, pool.convolution.op, pool.op] if pool else []
-            if self._known.is_elementwise(owner) or self._known.convolution(owner):
+            if owner is not None and (self._known.is_elementwise(owner) or self._known.convolution(owner)):
                 inside.append(owner)
             inside.extend(use.owner.opview for use in value.uses if self._leads_out(use.owner.opview, value))
             found.update((op.results[0], op) for op in inside)
@@ -470,7 +472,7 @@ class Stage:
         columns, width = self.columns, shape[axes.width]
         places = [pool.stride * column + k - pool.low for k in range(pool.size) for column in range(columns)]
         value = convolution.packed(convolution.op.lhs, 1, places, pool.stride * columns, width)
-        packed = {convolution.op.result: value}
+        packed: dict[Tensor, Tensor] = {convolution.op.result: value}
         for op in pool.chain:
             chain_shape = list(value.type.shape)
             value = self._elementwise(op, chain_shape, len(places), packed)
@@ -490,7 +492,7 @@ class Stage:
         assert result is not None
         rank = result.type.rank
         sizes, strides = list(pool.op.window_dimensions), list(pool.op.window_strides or [1] * rank)
-        padding = np.array(pool.op.padding if pool.op.padding else np.zeros((rank, 2)), dtype=np.int64)
+        padding: Any = np.array(pool.op.padding if pool.op.padding else np.zeros((rank, 2)), dtype=np.int64)
         sizes[axes.width] = strides[axes.width] = 1
         padding[axes.width] = 0
         return rebuild(
@@ -512,7 +514,7 @@ class Stage:
         i32 = ir.IntegerType.get_signless(32)
         channels = group.type.shape[axes.feature]
         type_ = tensor_type([channels, width], i32)
-        own = np.repeat(np.array(places, dtype=np.int32), channels // len(places))
+        own: Any = np.repeat(np.array(places, dtype=np.int32), channels // len(places))
         starts = stablehlo.constant(ir.DenseIntElementsAttr.get(own))
         column = stablehlo.multiply(stablehlo.iota(type_, 1), splat_constant(ir.IntegerAttr.get(i32, step), type_))
         column = stablehlo.add(column, broadcast(starts, type_.shape, [0]))
