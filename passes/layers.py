@@ -252,20 +252,22 @@ class _Finder:
 
     def _all_layers(self, members: Numbers) -> list[_Aligned]:
         """The layers that members of a class are the last values of: those that are most, and others beside them."""
-        found: list[_Aligned] = []
-        run = [members[0]]
-        for value, following in pairwise((*members, None)):
-            if following is None or self._pair(value, following) is None:
-                layers = self._of_run(run)
-                found += [layers] if layers is not None else []
-                run = []
-            if following is not None:
-                run.append(following)
+        found = [layers for layers in map(self._of_run, self._runs(members)) if layers is not None]
         apart: list[_Aligned] = []
         for layers in sorted(found, key=len, reverse=True):
             if all(layers.own_ops.isdisjoint(other.own_ops) for other in apart):
                 apart.append(layers)
         return apart
+
+    def _runs(self, members: Numbers) -> Iterator[list[int]]:
+        """Yields members that are one layer after the other."""
+        run = [members[0]]
+        for value, following in pairwise(members):
+            if self._pair(value, following) is None:
+                yield run
+                run = []
+            run.append(following)
+        yield run
 
     def _of_run(self, run: list[int]) -> _Aligned | None:
         """The layers of a run, with those before it whose surroundings differ; None if they are too few."""

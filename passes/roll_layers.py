@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
@@ -218,8 +218,8 @@ def _is_read_outside(value: Tensor, inside: Set[Tensor], main: Main) -> bool:
 def _in_block(op: ir.OpView | ir.Operation, main: Main) -> ir.Operation:
     """The operation of `@main` that an operation is, or is inside of."""
     inner = op.operation
-    while inner.parent != main.op.operation:
-        inner = inner.parent
+    while (parent := inner.parent) is not None and parent != main.op.operation:
+        inner = parent
     return inner
 
 
@@ -310,7 +310,7 @@ class _Loop:
             copy = copy_with(op.ops[0], [values[row] for row in op.reads])
             values.update(zip(op.results, copy.results, strict=True))
             for row in kept_apart.intersection(op.results):
-                values[row] = stablehlo.optimization_barrier([values[row]])
+                values[row] = cast(Tensor, stablehlo.optimization_barrier([values[row]]))
         collections = arguments[len(self._carried) :]
         return [
             stablehlo.add(number, _number(1)),
