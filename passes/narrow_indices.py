@@ -95,7 +95,7 @@ class _Narrowing:
             with op.location, ir.InsertionPoint(op):
                 self._visit(op)
         for op in reversed(list(self._block.operations)):
-            if is_dead(op):
+            if len(op.results) and is_dead(op):
                 op.erase()
         return self._fired
 
