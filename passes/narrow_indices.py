@@ -95,7 +95,7 @@ class _Narrowing:
             with op.location, ir.InsertionPoint(op):
                 self._visit(op)
         for op in reversed(list(self._block.operations)):
-            if is_dead(op):
+            if len(op.results) and is_dead(op):
                 op.erase()
         return self._fired
 
@@ -182,7 +182,9 @@ class _Narrowing:
 
 
 def _indices(op: ir.OpView) -> tuple[int, ...]:
-    """The operands that say where something is."""
+    """The operands that say where something is, in a tensor whose every place has a number of 32 bits."""
+    if len(op.operands) == 0 or not is_static(op.operands[0]) or max(op.operands[0].type.shape, default=0) > INT32.high:
+        return ()
     if isinstance(op, stablehlo.GatherOp):
         return (1,)
     if isinstance(op, stablehlo.ScatterOp):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 _NET = """
 import torch
@@ -122,6 +123,27 @@ def test_run_makes_inputs_up_from_a_seed(folder: Path) -> None:
     first, again, other = (succeeds("run", "net.bin", "--random", seed, cwd=folder).stdout for seed in ("1", "1", "2"))
     assert first == again
     assert first != other
+
+
+def test_weights_are_replaced(folder: Path) -> None:
+    names: dict[str, object] = {}
+    exec(compile(textwrap.dedent(_NET), "net.py", "exec"), names)
+    net = names["net"]
+    assert isinstance(net, torch.nn.Module)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(2)
+    save_file({name: parameter.detach() for name, parameter in net.named_parameters()}, folder / "twice.safetensors")
+    done = succeeds("weights", "replace", "net.bin", "twice.safetensors", "-o", "twice.bin", cwd=folder)
+    assert (done.stdout, done.stderr) == ("twice.bin\n", "")
+    x = np.ones((4, 8), np.float32)
+    np.save(folder / "ones.npy", x)
+    succeeds("run", "twice.bin", "--input", "ones.npy", "-o", "twice.npz", cwd=folder)
+    with np.load(folder / "twice.npz") as outputs, torch.no_grad():
+        np.testing.assert_allclose(outputs["y"], net(torch.from_numpy(x), 2.0)["y"].numpy(), rtol=1e-5, atol=1e-6)
+    failed = tpuc("weights", "replace", "net.bin", "x.npy", cwd=folder)
+    assert failed.returncode == 1
+    assert "x.npy" in failed.stderr
 
 
 _NOISE = """

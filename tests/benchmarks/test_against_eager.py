@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from benchmarks.against_eager import Runner, difference
+from tpuc.packaging import to_numpy
 from tpuc.targets import Target
 
 _WIDTH = 8
@@ -110,12 +112,16 @@ def runner() -> Iterator[Runner]:
     runner.close()
 
 
+def _compare(results: list[Any], expected: list[Tensor]) -> str:
+    return difference(results, list(map(to_numpy, expected)))
+
+
 def _check(runner: Runner, names: Sequence[str], batch: int) -> None:
     module = Model(names).eval()
     x = torch.randn(batch, _TOKENS, _WIDTH)
     with torch.no_grad():
         expected = module(x)
-    verdict = runner.run(module, (x,), {}, eager=lambda: expected, compare=difference)
+    verdict = runner.run(module, (x,), {}, eager=lambda: expected, compare=_compare)
     assert verdict.outcome == "ok", (names, verdict)
 
 

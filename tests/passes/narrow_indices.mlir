@@ -81,3 +81,30 @@ func.func @main(%t: tensor<9xf32>, %p: tensor<i64>) -> tensor<3xf32> {
   %1 = stablehlo.dynamic_slice %t, %0, sizes = [3] : (tensor<9xf32>, tensor<i64>) -> tensor<3xf32>
   return %1 : tensor<3xf32>
 }
+
+// -----
+
+// In a loop, what goes around keeps its dtype.
+func.func @main(%t: tensor<9xf32>) -> (tensor<i64>, tensor<1xf32>) {
+  // EXACT
+  // CHECK-LABEL: func.func @main
+  // CHECK: stablehlo.while
+  // CHECK-SAME: tensor<i64>, tensor<1xf32>
+  // CHECK: stablehlo.compare LT, {{.*}} : (tensor<i64>, tensor<i64>) -> tensor<i1>
+  // CHECK: stablehlo.add {{.*}} : tensor<i64>
+  // CHECK: stablehlo.dynamic_slice {{.*}} : (tensor<9xf32>, tensor<i32>) -> tensor<1xf32>
+  %zero = stablehlo.constant dense<0> : tensor<i64>
+  %x = stablehlo.slice %t [0:1] : (tensor<9xf32>) -> tensor<1xf32>
+  %r:2 = stablehlo.while(%i = %zero, %c = %x) : tensor<i64>, tensor<1xf32>
+    cond {
+      %two = stablehlo.constant dense<2> : tensor<i64>
+      %less = stablehlo.compare LT, %i, %two : (tensor<i64>, tensor<i64>) -> tensor<i1>
+      stablehlo.return %less : tensor<i1>
+    } do {
+      %one = stablehlo.constant dense<1> : tensor<i64>
+      %next = stablehlo.add %i, %one : tensor<i64>
+      %s = stablehlo.dynamic_slice %t, %next, sizes = [1] : (tensor<9xf32>, tensor<i64>) -> tensor<1xf32>
+      stablehlo.return %next, %s : tensor<i64>, tensor<1xf32>
+    }
+  return %r#0, %r#1 : tensor<i64>, tensor<1xf32>
+}
