@@ -93,6 +93,8 @@ def compile_program(
     key = "" if cache is None else _cache_key(program, target, libtpu)
     kept = None if cache is None else cache.read(key)
     if kept is not None and (answer := read_message(io.BytesIO(kept))) is not None:
+        if worker is not None:
+            worker.close()
         return replace(_executable(target, *answer), is_cached=True)
     with worker or start_worker(target) as compiler:
         fields, blobs = _compile_in(compiler, program, target, libtpu, None)

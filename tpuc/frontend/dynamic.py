@@ -286,7 +286,8 @@ def _lower_samples(
     results = zip(captures[0].results, next(iter(programs.values())).result_dims, strict=True)
     dims = {f"input:{name}": found for name, found in model.dims.items()}
     dims |= {f"{result.kind}:{result.name}": found for result, found in results}
-    return DynamicLowered(programs=programs, is_portable=is_portable, captured=captures[0], dims=dims)
+    captured = replace(captures[0], notes=(*model.notes, *captures[0].notes))
+    return DynamicLowered(programs=programs, is_portable=is_portable, captured=captured, dims=dims)
 
 
 def _known_sizes(model: DynamicModel) -> Iterator[SizeExpr]:
