@@ -12,7 +12,7 @@ Before:
     %3 = stablehlo.tanh %2 : tensor<8x64xf32>
     ...
 
-After, where %stack is made of %w0, %w1, ... before the program runs:
+After:
 
     %0:2 = stablehlo.while(%layer = %zero, %h = %x) : tensor<i32>, tensor<8x64xf32>
       cond {
@@ -29,8 +29,8 @@ After, where %stack is made of %w0, %w1, ... before the program runs:
         stablehlo.return %5, %4 : tensor<i32>, tensor<8x64xf32>
       }
 
-`tpuc.passes.layers` says what layers are. What else is read of them, hidden states or keys and values, is collected in
-the loop, and taken apart after it.
+where %stack is made of %w0, %w1, ... before the program runs. `tpuc.passes.layers` says what layers are. What else is
+read of them, hidden states or keys and values, is collected in the loop, and taken apart after it.
 
 The rule: there are at least eight layers, and the loop costs at most 3% more than the layers one by one, as the
 compiler estimates both. For that it compiles the loop, and two layers.
