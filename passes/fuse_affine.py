@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -108,7 +108,7 @@ class _Product:
     @property
     def value(self) -> Tensor:
         """The weight."""
-        return self.op.operands[self.weight]
+        return cast(Tensor, self.op.operands[self.weight])
 
     def scale(self, vector: Tensor, dimension: int) -> None:
         """Multiplies the weight along one of its dimensions by a vector, at the current location."""

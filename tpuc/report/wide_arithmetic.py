@@ -81,7 +81,7 @@ def wide_note(places: Iterable[WidePlace]) -> str:
     return f"a TPU emulates 64-bit arithmetic, and this much is left of it: {', '.join(texts[:_LISTED])}{rest}"
 
 
-def _wide_arrays(op: ir.OpView) -> Iterator[WidePlace]:
+def _wide_arrays(op: ir.OpView | ir.Operation) -> Iterator[WidePlace]:
     """Yields the 64-bit arrays of more than one element that an operation reads or makes."""
     for value in (*op.operands, *op.results):
         type_ = value.type
@@ -103,6 +103,6 @@ def _text(type_: ir.RankedTensorType) -> str:
     return f"{spec.dtype}[{','.join(map(str, spec.dims))}]"
 
 
-def _place(op: ir.OpView) -> str:
+def _place(op: ir.OpView | ir.Operation) -> str:
     place = _PLACE.search(str(op.location))
     return f"{place[1]}:{place[2]}" if place else op.operation.name
