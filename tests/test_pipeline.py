@@ -82,7 +82,7 @@ def test_layers_become_a_loop_over_stacked_weights(tmp_path: Path, weights: Weig
     compiled = tpuc.compile(
         module, (x,), targets=["cpu"], output=tmp_path / "a.bin", weights=weights, roll="always", dump=tmp_path / "ir"
     )
-    assert compiled.progress.notes[-1] == "3 layers on cpu are loops, over stacked weights"
+    assert "3 layers on cpu are loops, over stacked weights" in compiled.progress.notes
     assert {info.dims for info in compiled.manifest.prepared} == {(3, 8), (3, 8, 8)}
     assert "roll-layers{mode=always least=2}" in compiled.manifest.options["passes"]
     save_file(Stack(3).state_dict(), tmp_path / "weights.safetensors")
