@@ -20,7 +20,6 @@ With `everything` false, only what products read is stored in bf16.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from tpuc.passes.rewrite import Tensor, op_name
 from tpuc.passes.tensors import (
     CHLO_ELEMENTWISE,
     ELEMENTWISE,
+    MOVES,
     PRODUCTS,
     constant_elements,
     is_static,
@@ -41,19 +41,8 @@ from tpuc.passes.tensors import (
     splat_number,
 )
 
-#: What only moves elements.
-_MOVES = (
-    stablehlo.BroadcastInDimOp,
-    stablehlo.ConcatenateOp,
-    stablehlo.DynamicSliceOp,
-    stablehlo.DynamicUpdateSliceOp,
-    stablehlo.GatherOp,
-    stablehlo.PadOp,
-    stablehlo.ReshapeOp,
-    stablehlo.ReverseOp,
-    stablehlo.SliceOp,
-    stablehlo.TransposeOp,
-)
+#: What moves elements, also to places that are known late.
+_MOVES = (*MOVES, stablehlo.DynamicSliceOp, stablehlo.DynamicUpdateSliceOp, stablehlo.GatherOp)
 #: What makes statistics.
 _STATISTICS = (
     stablehlo.CbrtOp,
@@ -120,11 +109,11 @@ class Bf16Storage:
     def is_product(self, op: ir.OpView, operand: int) -> bool:
         """Says whether an operation is a product that takes this operand in bf16."""
         if is_attention(op):
-            return operand < 3 and _is_f32(op.operands[0])
+            return operand < 3 and is_f32(op.operands[0])
         return (
             isinstance(op, PRODUCTS)
             and set(precisions(op)) <= {"DEFAULT"}
-            and all(map(_is_f32, (*op.operands, *op.results)))
+            and all(map(is_f32, (*op.operands, *op.results)))
             and not any(value in self._exact for value in op.results)
         )
 
@@ -159,7 +148,7 @@ class Bf16Storage:
             is_asked = any(result in found for result in op.results)
             passes_on = _is_computing(op) or _has_one_term(op)
             if isinstance(op, _STEEP) or _makes_integers(op) or (is_asked and passes_on):
-                found.update(filter(_is_f32, op.operands))
+                found.update(filter(is_f32, op.operands))
             elif isinstance(op, stablehlo.ConstantOp) and not _fits(op.results[0]):
                 found.add(op.results[0])
         return found
@@ -174,7 +163,7 @@ class Bf16Storage:
     def _go_back(self) -> None:
         """Goes from what reads to what is read."""
         for op in reversed(self._ops):
-            for result in filter(_is_f32, op.results):
+            for result in filter(is_f32, op.results):
                 if self._is_summed(result):
                     self._summed.add(result)
                 if self._is_rounded(result):
@@ -185,7 +174,7 @@ class Bf16Storage:
             is_shared = self._everything or all(map(self.reads_bf16, result.uses))
             if is_shared and not any(operand in self._exact for operand in op.operands):
                 self.narrow_ops.add(result)
-        self.rounded.update(each for each in self._block.arguments if _is_f32(each) and self._is_rounded(each))
+        self.rounded.update(each for each in self._block.arguments if is_f32(each) and self._is_rounded(each))
 
     def _is_rounded(self, value: Tensor) -> bool:
         if value in self._exact:
@@ -216,7 +205,7 @@ class Bf16Storage:
         """Lets what is stored in bf16 be moved as it is."""
         for op in self._ops:
             result = op.results[0]
-            operands = [operand for operand in op.operands if _is_f32(operand)]
+            operands = [operand for operand in op.operands if is_f32(operand)]
             if _is_move(op) and operands and all(map(self._is_stored, operands)):
                 self.narrow_ops.add(result)
                 self.rounded.add(result)
@@ -227,22 +216,13 @@ class Bf16Storage:
         return value in self.rounded and value in self._weights
 
 
-def blocks_of(block: ir.Block) -> Iterator[ir.Block]:
-    """Gives a block, and the blocks of the loops and branches in it."""
-    yield block
-    for op in block.operations:
-        if isinstance(op, stablehlo.WhileOp | stablehlo.IfOp | stablehlo.CaseOp):
-            for region in op.regions:
-                for inner in region.blocks:
-                    yield from blocks_of(inner)
-
-
 def is_attention(op: ir.OpView | ir.Operation) -> bool:
     """Says whether an operation is a composite of attention."""
     return op_name(op) == "stablehlo.composite" and ir.StringAttr(op.attributes["name"]).value == ATTENTION
 
 
-def _is_f32(value: ir.Value[Any]) -> bool:
+def is_f32(value: ir.Value[Any]) -> bool:
+    """Says whether a value is a tensor of f32 whose shape is known."""
     return is_static(value) and isinstance(value.type.element_type, ir.F32Type)
 
 
@@ -255,12 +235,8 @@ def _is_matrix(value: Tensor) -> bool:
 
 def _is_move(op: ir.OpView) -> bool:
     if isinstance(op, stablehlo.ReduceWindowOp):
-        return len(op.results) == 1 and _is_f32(op.results[0]) and _combines_by_maximum(op)
-    return isinstance(op, _MOVES) and _is_f32(op.results[0])
-
-
-def _combines_by_maximum(op: stablehlo.ReduceWindowOp) -> bool:
-    return [op_name(each) for each in op.regions[0].blocks[0].operations] == ["stablehlo.maximum", "stablehlo.return"]
+        return is_f32(op.results[0]) and reduced_by(op) is stablehlo.MaxOp
+    return isinstance(op, _MOVES) and is_f32(op.results[0])
 
 
 def _is_computing(op: ir.OpView) -> bool:
@@ -295,7 +271,7 @@ def _takes_maximum(op: ir.OpView) -> bool:
 def _fits(constant: Tensor) -> bool:
     """Whether the finite numbers of a constant are finite in bf16."""
     elements = constant_elements(constant)
-    if elements is None or not _is_f32(constant):
+    if elements is None or not is_f32(constant):
         return True
     number = splat_number(constant)
     numbers = np.array(elements if number is None else number, np.float64)

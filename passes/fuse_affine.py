@@ -39,6 +39,7 @@ from tpuc.passes.main import Main
 from tpuc.passes.rewrite import Tensor, defining_op, erase_dead
 from tpuc.passes.tensors import (
     broadcast,
+    convert,
     converts_exactly,
     has_one_use,
     producer,
@@ -46,7 +47,6 @@ from tpuc.passes.tensors import (
     slice_to,
     splat_constant,
     splat_element,
-    tensor_type,
 )
 from tpuc.passes.weight_only import Weights
 
@@ -114,9 +114,9 @@ class _Product:
         """Multiplies the weight along one of its dimensions by a vector, at the current location."""
         with ir.InsertionPoint(self.op):
             narrow = self.value.type.element_type
-            wide = _convert(self.value, vector.type.element_type)
+            wide = convert(self.value, vector.type.element_type)
             scaled = stablehlo.multiply(wide, broadcast(vector, wide.type.shape, [dimension]))
-            self.op.operands[self.weight] = _convert(scaled, narrow)
+            self.op.operands[self.weight] = convert(scaled, narrow)
 
 
 def _of_convolution(op: stablehlo.ConvolutionOp) -> _Product | None:
@@ -204,9 +204,9 @@ def _fold_after(product: _Product, weights: Weights) -> int:
     result = last.results[0]
     type_ = result.type
     with ir.InsertionPoint(last):
-        value = _convert(product.op.results[0], type_.element_type)
+        value = convert(product.op.results[0], type_.element_type)
         if shift is not None:
-            value = stablehlo.add(value, broadcast(_convert(shift, type_.element_type), type_.shape, [dimension]))
+            value = stablehlo.add(value, broadcast(convert(shift, type_.element_type), type_.shape, [dimension]))
     result.replace_all_uses_with(value)
     return 1
 
@@ -256,7 +256,7 @@ class _Step:
         if vector.type.shape != [channels]:
             vector = broadcast(reshape(vector, []), [channels], [])
         f32 = ir.F32Type.get()
-        return vector if vector.type.element_type == ir.F64Type.get() else _convert(vector, f32)
+        return vector if vector.type.element_type == ir.F64Type.get() else convert(vector, f32)
 
 
 def _steps_after(product: _Product, weights: Weights) -> list[_Step]:
@@ -306,9 +306,3 @@ def _channel_dimension(value: Tensor, dimensions: Collection[int]) -> int | None
     if len(varies) > 1 or not varies <= set(dimensions):
         return None
     return next(iter([*varies, *dimensions]), None)
-
-
-def _convert(value: Tensor, element_type: ir.Type) -> Tensor:
-    if value.type.element_type == element_type:
-        return value
-    return stablehlo.convert(tensor_type(value.type.shape, element_type), value)

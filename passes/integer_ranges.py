@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.passes.rewrite import Tensor
-from tpuc.passes.tensors import constant_elements, is_static, splat_number
+from tpuc.passes.tensors import MOVES, constant_elements, is_static, splat_number
 
 
 @dataclass(frozen=True, order=True)
@@ -29,17 +29,6 @@ class Range:
 
 INT32 = Range(-(2**31), 2**31 - 1)
 INT64 = Range(-(2**63), 2**63 - 1)
-
-#: What only moves elements; those that are there before are all that can be there after.
-MOVES: tuple[type[ir.OpView], ...] = (
-    stablehlo.BroadcastInDimOp,
-    stablehlo.ConcatenateOp,
-    stablehlo.PadOp,
-    stablehlo.ReshapeOp,
-    stablehlo.ReverseOp,
-    stablehlo.SliceOp,
-    stablehlo.TransposeOp,
-)
 
 
 def union(ranges: Iterable[Range]) -> Range:

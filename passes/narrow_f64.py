@@ -49,6 +49,7 @@ from tpuc.passes.rewrite import Tensor, defining_op
 from tpuc.passes.tensors import (
     CHLO_ELEMENTWISE,
     ELEMENTWISE,
+    MOVES,
     constant_elements,
     producer,
     reduced_by,
@@ -61,18 +62,12 @@ from tpuc.passes.tensors import (
 NARROWABLE: tuple[type[ir.OpView], ...] = (
     *(op for op in ELEMENTWISE if op not in (stablehlo.CompareOp, stablehlo.ConvertOp, stablehlo.IsFiniteOp)),
     *CHLO_ELEMENTWISE,
-    stablehlo.BroadcastInDimOp,
-    stablehlo.ConcatenateOp,
+    *MOVES,
     stablehlo.ConvolutionOp,
     stablehlo.DotGeneralOp,
     stablehlo.DynamicSliceOp,
     stablehlo.DynamicUpdateSliceOp,
     stablehlo.GatherOp,
-    stablehlo.PadOp,
-    stablehlo.ReshapeOp,
-    stablehlo.ReverseOp,
-    stablehlo.SliceOp,
-    stablehlo.TransposeOp,
 )
 
 

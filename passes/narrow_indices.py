@@ -38,11 +38,19 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.passes.base import Pass, PassContext
-from tpuc.passes.bf16_storage import blocks_of
-from tpuc.passes.integer_ranges import INT32, MOVES, Range, range_of
+from tpuc.passes.integer_ranges import INT32, Range, range_of
 from tpuc.passes.main import Main
-from tpuc.passes.rewrite import Tensor, defining_op, is_dead
-from tpuc.passes.tensors import constant_elements, is_static, producer, splat_constant, splat_number, tensor_type
+from tpuc.passes.rewrite import Tensor, blocks_of, defining_op, erase_dead
+from tpuc.passes.tensors import (
+    MOVES,
+    constant_elements,
+    convert,
+    is_static,
+    producer,
+    splat_constant,
+    splat_number,
+    tensor_type,
+)
 
 #: What is done in 32 bits if all its numbers fit.
 _NARROWABLE: tuple[type[ir.OpView], ...] = (
@@ -94,9 +102,7 @@ class _Narrowing:
         for op in operations:
             with op.location, ir.InsertionPoint(op):
                 self._visit(op)
-        for op in reversed(list(self._block.operations)):
-            if len(op.results) and is_dead(op):
-                op.erase()
+        erase_dead(self._block)
         return self._fired
 
     def _learn(self, op: ir.OpView) -> None:
@@ -144,7 +150,7 @@ class _Narrowing:
 
     def _do_in_i32(self, op: ir.OpView) -> None:
         if isinstance(op, stablehlo.ConvertOp):
-            narrow = _convert(op.operand)
+            narrow = _to_i32(op.operand)
         else:
             copy = op.operation.clone()
             for number, operand in enumerate(op.operands):
@@ -168,7 +174,7 @@ class _Narrowing:
         assert op is not None, "nothing is known of an argument"
         with op.location, ir.InsertionPoint(op):
             if producer(value, stablehlo.ConstantOp) is None:
-                made = _convert(value)
+                made = _to_i32(value)
             elif (number := splat_number(value)) is not None:
                 type_ = _i32_like(value)
                 made = splat_constant(ir.IntegerAttr.get(type_.element_type, int(number)), type_)
@@ -199,12 +205,11 @@ def _limited(value: Tensor) -> Tensor:
         splat_constant(ir.IntegerAttr.get(element, number), tensor_type([], element))
         for number in (INT32.low, INT32.high)
     )
-    return _convert(stablehlo.clamp(least, value, most))
+    return _to_i32(stablehlo.clamp(least, value, most))
 
 
-def _convert(value: Tensor) -> Tensor:
-    type_ = _i32_like(value)
-    return value if value.type == type_ else stablehlo.convert(type_, value)
+def _to_i32(value: Tensor) -> Tensor:
+    return convert(value, ir.IntegerType.get_signless(32))
 
 
 def _i32_like(value: Tensor) -> ir.RankedTensorType:

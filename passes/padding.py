@@ -17,7 +17,7 @@ from jaxlib.mlir.dialects import stablehlo
 from tpuc.passes.axes import Axis, Layout, dense, join
 from tpuc.passes.rewrite import Tensor
 from tpuc.passes.size_values import SizeValues, take
-from tpuc.passes.tensors import broadcast, producer, splat_constant, tensor_type
+from tpuc.passes.tensors import broadcast, convert, producer, splat_constant, tensor_type
 from tpuc.runtime.sizes import SizeExpr, SizeRange
 
 ONE = SizeExpr.of(1)
@@ -151,7 +151,7 @@ class Padding:
     def number(self, expression: SizeExpr, element: ir.Type) -> Tensor:
         """Builds the value of an expression as a tensor of an element type, without dimensions."""
         value = self.values.number(expression)
-        return value if value.type.element_type == element else stablehlo.convert(tensor_type([], element), value)
+        return convert(value, element)
 
     # Layouts.
 

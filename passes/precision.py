@@ -50,7 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -59,10 +59,10 @@ from tpuc import mlir
 from tpuc.errors import RequestError
 from tpuc.passes.attention import AttentionComposites
 from tpuc.passes.base import Pass, PassContext
-from tpuc.passes.bf16_storage import Bf16Storage, blocks_of, is_attention
+from tpuc.passes.bf16_storage import Bf16Storage, is_attention, is_f32
 from tpuc.passes.main import Main
-from tpuc.passes.rewrite import Tensor, defining_op, is_dead
-from tpuc.passes.tensors import find_products, is_static, splat_constant, splat_number, tensor_type
+from tpuc.passes.rewrite import Tensor, blocks_of, defining_op, is_dead
+from tpuc.passes.tensors import find_products, splat_constant, splat_number, tensor_type
 from tpuc.passes.weight_only import weights_and_constants
 
 #: What `--precision` may be.
@@ -166,7 +166,7 @@ class _Rewriter:
             narrowed = [
                 (number, self._narrow_of(operand))
                 for number, operand in enumerate(op.operands)
-                if _is_f32(operand) and (is_narrow or self._storage.is_product(op, number))
+                if is_f32(operand) and (is_narrow or self._storage.is_product(op, number))
             ]
             for number, value in narrowed:
                 op.operands[number] = value
@@ -194,7 +194,7 @@ class _Rewriter:
     def _retype(self, op: ir.OpView) -> None:
         """Lets an operation, whose operands are bf16 now, give bf16."""
         with op.location:
-            for value in filter(_is_f32, (*op.results, *_inside(op))):
+            for value in filter(is_f32, (*op.results, *_inside(op))):
                 value.set_type(tensor_type(value.type.shape, ir.BF16Type.get()))
         self._widen(op.results[0])
 
@@ -240,10 +240,6 @@ def _maker(value: Tensor) -> ir.OpView:
     op = defining_op(value)
     assert op is not None
     return op
-
-
-def _is_f32(value: ir.Value[Any]) -> bool:
-    return is_static(value) and isinstance(value.type.element_type, ir.F32Type)
 
 
 def _inside(op: ir.OpView) -> list[Tensor]:

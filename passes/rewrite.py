@@ -22,10 +22,11 @@ when two rules undo each other, and does not say which rule fired how often.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 Tensor: TypeAlias = "ir.Value[ir.RankedTensorType]"
 Replacement: TypeAlias = "Tensor | Sequence[Tensor] | None"
@@ -249,8 +250,11 @@ def is_pure(op: ir.OpView) -> bool:
 
 
 def is_dead(op: ir.OpView) -> bool:
-    """Says whether an operation can go: nobody reads its results, and it does nothing else."""
-    return not any(True for result in op.results for _ in result.uses) and is_pure(op)
+    """Says whether an operation can go: it has results that nobody reads, and does nothing else.
+
+    What ends a block has none, and stays.
+    """
+    return len(op.results) > 0 and not any(True for result in op.results for _ in result.uses) and is_pure(op)
 
 
 def erase_dead(block: ir.Block) -> None:
@@ -258,3 +262,13 @@ def erase_dead(block: ir.Block) -> None:
     for op in reversed(list(block.operations)):
         if is_dead(op):
             op.erase()
+
+
+def blocks_of(block: ir.Block) -> Iterator[ir.Block]:
+    """Gives a block, and the blocks of the loops and branches in it."""
+    yield block
+    for op in block.operations:
+        if isinstance(op, stablehlo.WhileOp | stablehlo.IfOp | stablehlo.CaseOp):
+            for region in op.regions:
+                for inner in region.blocks:
+                    yield from blocks_of(inner)

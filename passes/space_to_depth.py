@@ -35,7 +35,16 @@ from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Tensor
-from tpuc.passes.tensors import inverse, pad, rebuild, reshape, tensor_type, transpose
+from tpuc.passes.tensors import (
+    inverse,
+    pad,
+    rebuild,
+    reshape,
+    tensor_type,
+    transpose,
+    window_padding,
+    window_strides,
+)
 from tpuc.passes.trial import rewrite_what_pays
 
 #: Channels from which blocks would only make the matrix unit's work longer.
@@ -72,14 +81,7 @@ def _applies(op: ir.OpView) -> bool:
 
 
 def _strides(op: stablehlo.ConvolutionOp) -> list[int]:
-    spatial = len(stablehlo.ConvDimensionNumbers(op.dimension_numbers).input_spatial_dimensions)
-    return list(op.window_strides) if op.window_strides else [1] * spatial
-
-
-def _low_padding(op: stablehlo.ConvolutionOp, spatial: int) -> list[int]:
-    if op.padding is None:
-        return [0] * spatial
-    return [int(ir.DenseIntElementsAttr(op.padding)[2 * dimension]) for dimension in range(spatial)]
+    return window_strides(op, len(stablehlo.ConvDimensionNumbers(op.dimension_numbers).input_spatial_dimensions))
 
 
 def by_blocks(op: ir.OpView) -> Tensor:
@@ -104,7 +106,7 @@ def by_blocks(op: ir.OpView) -> Tensor:
     window = [-(-size // stride) for size, stride in zip(kernel.type.shape, strides, strict=False)]
     blocks = [out + width - 1 for out, width in zip(result_shape[1:-1], window, strict=True)]
 
-    low = [0, *_low_padding(op, spatial), 0]
+    low = [0, *map(int, window_padding(op, spatial)[:, 0]), 0]
     sizes = [image.type.shape[0], *_times(blocks, strides), image.type.shape[-1]]
     high = [size - old - before for size, old, before in zip(sizes, image.type.shape, low, strict=True)]
     image = _to_channels(pad(image, low, high), blocks, strides, leading=1)

@@ -76,6 +76,13 @@ def broadcast(value: Tensor, shape: Sequence[int], dimensions: Sequence[int]) ->
     return stablehlo.broadcast_in_dim(tensor_type(shape, value.type.element_type), value, list(dimensions))
 
 
+def convert(value: Tensor, element_type: ir.Type) -> Tensor:
+    """Builds a conversion, unless the tensor has this element type already."""
+    if value.type.element_type == element_type:
+        return value
+    return stablehlo.convert(tensor_type(value.type.shape, element_type), value)
+
+
 def pad(value: Tensor, low: Sequence[int], high: Sequence[int]) -> Tensor:
     """Builds a pad with zeros at both ends of every dimension, unless there is nothing to add; less than 0 cuts."""
     if not any((*low, *high)):
@@ -156,6 +163,17 @@ def precisions(product: ir.OpView | ir.Operation) -> list[str]:
     return [stablehlo.PrecisionAttr(each).value for each in asked]
 
 
+def window_strides(op: stablehlo.ConvolutionOp | stablehlo.ReduceWindowOp, count: int) -> list[int]:
+    """Returns the strides of an operation's window, which has `count` dimensions."""
+    return list(op.window_strides) if op.window_strides else [1] * count
+
+
+def window_padding(op: stablehlo.ConvolutionOp | stablehlo.ReduceWindowOp, count: int) -> Any:
+    """Returns the low and high padding of an operation's window of `count` dimensions, an i64 array [count, 2]."""
+    padding: Any = op.padding if op.padding else np.zeros((count, 2))
+    return np.array(padding, dtype=np.int64)
+
+
 #: Significant bits, and the largest power of two, of each float type.
 _FLOATS = {"f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 1023)}
 
@@ -177,6 +195,16 @@ def converts_exactly(source: ir.Type, target: ir.Type) -> bool:
     return bits <= target.width - target_has_sign and target_has_sign >= has_sign
 
 
+#: What only moves elements; those that are there before are all that can be there after.
+MOVES: tuple[type[ir.OpView], ...] = (
+    stablehlo.BroadcastInDimOp,
+    stablehlo.ConcatenateOp,
+    stablehlo.PadOp,
+    stablehlo.ReshapeOp,
+    stablehlo.ReverseOp,
+    stablehlo.SliceOp,
+    stablehlo.TransposeOp,
+)
 #: Operations that apply one function to each element of operands of one shape.
 ELEMENTWISE: tuple[type[ir.OpView], ...] = (
     stablehlo.AbsOp,

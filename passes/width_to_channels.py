@@ -58,6 +58,8 @@ from tpuc.passes.tensors import (
     splat_element,
     tensor_type,
     transpose,
+    window_padding,
+    window_strides,
 )
 from tpuc.passes.trial import Trials
 from tpuc.passes.weight_only import Weights
@@ -173,8 +175,8 @@ class _Convolution:
             op=op,
             axes=Axes(feature=numbers.input_feature_dimension, width=numbers.input_spatial_dimensions[-1]),
             kernel=Axes(feature=numbers.kernel_input_feature_dimension, width=numbers.kernel_spatial_dimensions[-1]),
-            stride=list(op.window_strides)[-1] if op.window_strides else 1,
-            low=int(ir.DenseIntElementsAttr(op.padding)[2 * (spatial - 1)]) if op.padding else 0,
+            stride=window_strides(op, spatial)[-1],
+            low=int(window_padding(op, spatial)[-1, 0]),
         )
 
     @property
@@ -214,8 +216,7 @@ class _Convolution:
         shape[self.axes.feature] *= len(places)
         shape[self.axes.width] = width
         spatial = len(numbers.input_spatial_dimensions)
-        strides = list(self.op.window_strides or [1] * spatial)
-        padding: Any = np.array(self.op.padding if self.op.padding else np.zeros((spatial, 2)), dtype=np.int64)
+        strides, padding = window_strides(self.op, spatial), window_padding(self.op, spatial)
         strides[-1] = stride
         padding[-1] = -first, (width - 1) * stride + window + first - lhs.type.shape[self.axes.width]
         return rebuild(
@@ -276,7 +277,7 @@ class _Known:
         if not isinstance(op, stablehlo.ReduceWindowOp) or reduced_by(op) is not stablehlo.MaxOp:
             return None
         rank = op.operands[0].type.rank
-        sizes, strides = list(op.window_dimensions), list(op.window_strides or [1] * rank)
+        sizes, strides = list(op.window_dimensions), window_strides(op, rank)
         dilations = [*(op.base_dilations or []), *(op.window_dilations or [])]
         if sizes[axes.feature] != 1 or sizes[axes.width] == 1 or any(dilation != 1 for dilation in dilations):
             return None
@@ -288,7 +289,7 @@ class _Known:
             owner = defining_op(value)
             convolution = self.convolution(owner)
             if convolution is not None:
-                low = int(ir.DenseIntElementsAttr(op.padding)[2 * axes.width]) if op.padding else 0
+                low = int(window_padding(op, rank)[axes.width, 0])
                 return (
                     _Pool(
                         op=op,
@@ -491,8 +492,8 @@ class Stage:
             result = group if result is None else stablehlo.maximum(result, group)
         assert result is not None
         rank = result.type.rank
-        sizes, strides = list(pool.op.window_dimensions), list(pool.op.window_strides or [1] * rank)
-        padding: Any = np.array(pool.op.padding if pool.op.padding else np.zeros((rank, 2)), dtype=np.int64)
+        sizes, strides = list(pool.op.window_dimensions), window_strides(pool.op, rank)
+        padding = window_padding(pool.op, rank)
         sizes[axes.width] = strides[axes.width] = 1
         padding[axes.width] = 0
         return rebuild(

@@ -342,6 +342,11 @@ class _Compilers:
         return CompiledTarget(bucket=bucket, executable=executable, cycles=cycles, seconds=seconds)
 
 
+def _place(target: Target, bucket: Bucket) -> str:
+    """What notes call the program of a target and a bucket."""
+    return " ".join(filter(None, (str(target), bucket_name(bucket))))
+
+
 def _buckets_note(request: CompileRequest) -> Iterator[str]:
     """What the choice of buckets costs."""
     if request.sizes:
@@ -366,8 +371,7 @@ def _loops_notes(programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]]) -
     for bucket, by_target in programs.items():
         for target, program in by_target.items():
             if program.rolled_layers:
-                where = " ".join(filter(None, (str(target), bucket_name(bucket))))
-                yield f"{program.rolled_layers} layers on {where} are loops, over stacked weights"
+                yield f"{program.rolled_layers} layers on {_place(target, bucket)} are loops, over stacked weights"
 
 
 def _cache_note(executables: Sequence[CompiledTarget]) -> Iterator[str]:
@@ -383,8 +387,8 @@ def _kernels_notes(executables: Sequence[CompiledTarget]) -> Iterator[str]:
         cycles = compiled.cycles
         if not cycles.kernels:
             continue
-        target = " ".join(filter(None, (str(compiled.executable.target), bucket_name(compiled.bucket))))
-        what = f"the kernels on {target} ({cycles.kernels}), which the compiler makes no estimate of,"
+        place = _place(compiled.executable.target, compiled.bucket)
+        what = f"the kernels on {place} ({cycles.kernels}), which the compiler makes no estimate of,"
         if cycles.uncounted_kernels:
             yield f"{what} are not in the cycles"
         else:
