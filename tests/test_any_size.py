@@ -69,6 +69,8 @@ Case = tuple[str, Callable[..., Any], list[str], list[str]]
 #: One of each kind of rule.
 SAMPLE: list[Case] = [
     ("softmax", lambda x: x.softmax(1), [X], SIZES),
+    # Its forward takes an `input`, which is also one of Python's own names.
+    ("layer", torch.nn.Linear(6, 4).requires_grad_(False), [X], SIZES),
     ("attention", lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), [X], SIZES),
     ("last", lambda x: x[:, -1], [X], SIZES),
     ("merge", lambda x: x.flatten(0, 1).softmax(0).reshape(x.shape[0], x.shape[1], 3, 2), [X], SIZES),

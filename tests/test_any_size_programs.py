@@ -35,7 +35,7 @@ def _written(x: Tensor) -> Tensor:
 
 
 def _scattered(x: Tensor) -> Tensor:
-    return torch.zeros_like(x).scatter_add(1, x.argsort(1, stable=True), x)
+    return torch.zeros_like(x).scatter_add(1, x.argsort(dim=1, stable=True), x)
 
 
 #: What makes of a tensor [batch, length, WIDTH] another; the length may be another number.

@@ -136,6 +136,9 @@ class _Specializer:
             if isinstance(value, _NUMBERS):
                 return value
         copy = graph.node_copy(node, copies.__getitem__)
+        if node.op == "placeholder":
+            # The signature goes by names, and fx would rename what is one of Python's own, such as `input`.
+            copy.name = node.name
         # What else there is may hold symbols: `tensor_meta`.
         copy.meta = {key: node.meta[key] for key in _KEPT if key in node.meta}
         if "val" in node.meta:
