@@ -21,6 +21,7 @@ from tpuc.packaging import to_numpy
 from tpuc.passes import PIPELINE, run_passes
 from tpuc.program import OptimizedProgram, take_apart
 from tpuc.runtime.cpu import CpuDevice
+from tpuc.runtime.prepare import Preparer
 from tpuc.runtime.spec import TensorSpec
 from tpuc.targets import CPU, Target
 from tpuc.worker import Worker
@@ -137,7 +138,8 @@ class Runner:
     def _compile(self, lowered: stablehlo.Lowered) -> None:
         try:
             program = _optimize(lowered, self._target)
-            for each in (program.main, *(preparation.program for preparation in program.preparations)):
+            # Layers of one form are prepared by one program.
+            for each in dict.fromkeys((program.main, *(each.program for each in program.preparations))):
                 compile_in(self._compiler, each, self._target, timeout=_COMPILE_SECONDS)
         except CrashError:
             self._compiler.close()
@@ -153,10 +155,11 @@ class Runner:
             for argument in captured.arguments
         }
         program = _optimize(lowered, CPU)
+        preparer = Preparer(self._cpu)
         for preparation in program.preparations:
-            sources = [values[f"weight:{name}"] for name in preparation.sources]
-            (prepared,) = self._run(preparation.program, [preparation.spec], sources)
-            values[f"prepared:{preparation.spec.name}"] = prepared
+            sources = [self._cpu.put(values[f"weight:{name}"]) for name in preparation.sources]
+            prepared = preparer.prepare(preparation.program, preparation.spec, sources)
+            values[f"prepared:{preparation.spec.name}"] = prepared.to_numpy()
         specs = [
             TensorSpec(name="", dtype=DTYPE_NAMES[result.meta.dtype], dims=result.meta.shape)
             for result in captured.results
