@@ -26,12 +26,12 @@ BARE_VALUE = re.compile(r'[^\s,{}="]+')
 
 
 class Estimator(Protocol):
-    """Says what a program costs on a target."""
+    """Says what programs cost on a target."""
 
-    def cycles(self, module: ir.Module) -> int | None:
-        """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module.
+    def cycles_of(self, modules: Sequence[ir.Module]) -> Sequence[int | None]:
+        """Returns the compiler's estimate for each module, in cycles; None where it makes none or refuses the module.
 
-        The module loses its source locations, so that equal programs are estimated once.
+        They may be compiled side by side. They lose their source locations, so that equal ones are estimated once.
         """
 
 

@@ -134,7 +134,7 @@ def _pays(main: Main, layers: Layers, estimator: Estimator | None) -> bool:
     assert estimator is not None
     one_by_one, loop = _alone(main, layers.first(_COMPARED)), _alone(main, layers)
     _roll(loop.main, loop.layers)
-    cycles = [estimator.cycles(_prepared(program.main)) for program in (one_by_one, loop)]
+    cycles = estimator.cycles_of([_prepared(program.main) for program in (one_by_one, loop)])
     if cycles[0] is None or cycles[1] is None:
         return False
     return cycles[1] / layers.count <= (1 + _MOST_LOSS) * cycles[0] / _COMPARED

@@ -71,25 +71,25 @@ class Trials:
 
     def best(self, op: ir.OpView, rewrites: Sequence[Rewrite]) -> Rewrite | None:
         """Returns the rewrite of an operation that costs the least, or None if none is worth it."""
-        cycles = self._estimator.cycles(_alone([op], self._weights))
+        modules = [_alone([op], self._weights), *(self._rewritten(op, rewrite) for rewrite in rewrites)]
+        cycles, *others = self._estimator.cycles_of(modules)
         if cycles is None:
             return None
         limit = cycles * (1 - _LEAST_GAIN)
         best = None
-        for rewrite in rewrites:
-            found = self._cycles(op, rewrite)
+        for rewrite, found in zip(rewrites, others, strict=True):
             if found is not None and found < limit:
                 best, limit = rewrite, found
         return best
 
-    def _cycles(self, op: ir.OpView, rewrite: Rewrite) -> int | None:
-        """What the program costs that computes only this, rewritten."""
+    def _rewritten(self, op: ir.OpView, rewrite: Rewrite) -> ir.Module:
+        """The program that computes only this, rewritten."""
         module = _alone([op], self._weights)
         copy = Main(module).block.operations[0]
         with copy.location, ir.InsertionPoint(copy):
             copy.results[0].replace_all_uses_with(rewrite(copy))
         hoist_weights(module)
-        return self._estimator.cycles(module)
+        return module
 
     def pays(self, ops: Sequence[ir.OpView], rewrite: Callable[[ir.Module], None]) -> bool:
         """Says whether several operations cost less together when they are rewritten.
@@ -103,7 +103,7 @@ class Trials:
             rewrite(after)
         hoist_weights(before)
         hoist_weights(after)
-        old, new = self._estimator.cycles(before), self._estimator.cycles(after)
+        old, new = self._estimator.cycles_of([before, after])
         return old is not None and new is not None and new < old * (1 - _LEAST_GAIN)
 
 

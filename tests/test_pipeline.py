@@ -1,5 +1,6 @@
 """What a compile puts into an artifact: programs by target, and tensors prepared from weights."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,8 @@ def test_layers_become_a_loop_for_any_size(tmp_path: Path) -> None:
 class LoopsAreCheap:
     """Takes any program with a loop for cheaper than any without."""
 
-    def cycles(self, module: ir.Module) -> int:
-        return 1 if mlir.find(module, "stablehlo.while") else 100
+    def cycles_of(self, modules: Sequence[ir.Module]) -> list[int]:
+        return [1 if mlir.find(module, "stablehlo.while") else 100 for module in modules]
 
 
 def test_the_cpu_takes_the_stacks_that_a_tpu_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

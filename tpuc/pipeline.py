@@ -9,7 +9,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -119,7 +119,7 @@ def compile_model(
     progress = progress or Progress()
     platforms = {target.platform for target in request.targets}
     # Started first: they import while the model is exported.
-    with Worker(stablehlo.WORKER) as torch_mlir, _Compilers(request) as compilers:
+    with Worker(stablehlo.WORKER) as torch_mlir, _Compilers(request, dump, cache) as compilers:
         with progress.stage("export"):
             exported = export_model(model, request)
         with progress.stage("lower"):
@@ -131,7 +131,7 @@ def compile_model(
                 for bucket in request.programs()
             }
         with progress.stage("compile"):
-            executables = compilers.compile_all(programs, dump, cache)
+            executables = compilers.finish()
     captured = lowered.captured
     explanations: tuple[Explanation, ...] = ()
     if explain:
@@ -209,18 +209,24 @@ def _optimize_all(
     dump: Path | None,
     reports: Reports,
 ) -> dict[Target, OptimizedProgram]:
-    """Makes the program of each target, and one for the CPU where those hold kernels that only a TPU can run."""
+    """Makes the program of each target, and one for the CPU where those hold kernels that only a TPU can run.
+
+    Each is compiled while the next is made.
+    """
     passes = parse_pipeline(request.passes)
-    programs = {
-        target: _optimize(lowered, bucket, target, passes, dump, reports, compilers.idle_worker(target))
-        for target in request.targets
-        if target.chip is not None
-    }
+    programs = {}
+    for target in request.targets:
+        if target.chip is not None:
+            worker = compilers.idle_worker(target)
+            programs[target] = _optimize(lowered, bucket, target, passes, dump, reports, worker)
+            compilers.start(bucket, target, programs[target])
     # The CPU's program takes the weights that the others take, stacked where they are.
     if any(program.rolled_layers for program in programs.values()):
         passes = tuple(replace(each, mode="always") if isinstance(each, RollLayers) else each for each in passes)
     if CPU in request.targets or (lowered.is_portable and all(program.has_kernels for program in programs.values())):
         programs[CPU] = _optimize(lowered, bucket, CPU, passes, dump, reports)
+    if CPU in request.targets:
+        compilers.start(bucket, CPU, programs[CPU])
     return {target: programs[target] for target in (*request.targets, CPU) if target in programs}
 
 
@@ -277,8 +283,16 @@ def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports) -> Explan
 class _Compilers:
     """Compiles for every bucket and target, with every libtpu where several are asked for, side by side."""
 
-    def __init__(self, request: CompileRequest) -> None:
-        """Starts as many processes as will compile at once."""
+    def __init__(self, request: CompileRequest, dump: Path | None, cache: Cache | None) -> None:
+        """Starts as many processes as will compile at once.
+
+        Args:
+            request: What will be compiled.
+            dump: As `compile_model` takes it.
+            cache: As `compile_model` takes it.
+        """
+        self._dump = dump
+        self._cache = cache
         self._jobs = [
             (bucket, target, libtpu)
             for bucket in request.programs()
@@ -286,8 +300,10 @@ class _Compilers:
             for libtpu in ((None,) if target.platform == "cpu" else request.libtpus or (None,))
         ]
         # One compile keeps about one core busy.
-        self._at_once = os.cpu_count() or 1
-        self._workers = {number: start_worker(job[1]) for number, job in enumerate(self._jobs[: self._at_once])}
+        at_once = os.cpu_count() or 1
+        self._workers = {number: start_worker(job[1]) for number, job in enumerate(self._jobs[:at_once])}
+        self._pool = ThreadPoolExecutor(max_workers=at_once)
+        self._started: dict[int, Future[CompiledTarget]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -295,48 +311,47 @@ class _Compilers:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers.values():
             worker.close()
 
     def idle_worker(self, target: Target) -> Worker | None:
         """Returns a process that will compile for a target with the installed libtpu, and does nothing yet."""
         for number, worker in self._workers.items():
-            if self._jobs[number][1:] == (target, None) and worker.is_running:
+            if number not in self._started and self._jobs[number][1:] == (target, None) and worker.is_running:
                 return worker
         return None
 
-    def compile_all(
-        self,
-        programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]],
-        dump: Path | None,
-        cache: Cache | None,
-    ) -> tuple[CompiledTarget, ...]:
-        """Compiles the programs; called once."""
-        jobs = range(len(self._jobs))
-        with ThreadPoolExecutor(max_workers=self._at_once) as pool:
-            return tuple(pool.map(lambda number: self._compile_one(number, programs, dump, cache), jobs))
+    def start(self, bucket: Bucket, target: Target, program: OptimizedProgram) -> None:
+        """Begins to compile a program, and returns at once."""
+        for number, job in enumerate(self._jobs):
+            if job[:2] == (bucket, target):
+                self._started[number] = self._pool.submit(self._compile, number, program)
 
-    def _compile_one(
-        self,
-        number: int,
-        programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]],
-        dump: Path | None,
-        cache: Cache | None,
-    ) -> CompiledTarget:
+    def finish(self) -> tuple[CompiledTarget, ...]:
+        """Waits until all is compiled.
+
+        Raises:
+            BackendError: A compiler refused a program.
+            CrashError: One ended its process.
+        """
+        return tuple(self._started[number].result() for number in range(len(self._jobs)))
+
+    def _compile(self, number: int, program: OptimizedProgram) -> CompiledTarget:
         bucket, target, libtpu = self._jobs[number]
         worker = self._workers.get(number)
         start = time.perf_counter()
         executable = compile_program(
-            programs[bucket][target].main,
+            program.main,
             target,
             libtpu=libtpu,
             worker=worker if worker is not None and worker.is_running else None,
-            cache=cache,
+            cache=self._cache,
         )
         seconds = time.perf_counter() - start
-        if dump is not None:
+        if self._dump is not None:
             name = ".".join(filter(None, (str(target), bucket_name(bucket), "hlo.txt")))
-            with replacing(dump / name) as replacement:
+            with replacing(self._dump / name) as replacement:
                 replacement.file.write(executable.hlo.encode())
         cycles = count_cycles(executable.hlo, target.chip)
         return CompiledTarget(bucket=bucket, executable=executable, cycles=cycles, seconds=seconds)

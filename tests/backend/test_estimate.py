@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,27 @@ def test_equal_programs_are_compiled_once_wherever_they_come_from(tmp_path: Path
         assert _cycles(estimator, "layers.0") == _cycles(estimator, "layers.1") == 42
     assert len(compiled_in) == 1
     assert not compiled_in[0].is_open
+
+
+def test_several_programs_are_compiled_side_by_side(
+    tmp_path: Path, compiled_in: list[Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    both = threading.Barrier(2)
+    compile_in = estimate.compile_in
+
+    def compile_beside_another(worker: Worker, program: bytes, target: Target) -> Executable:
+        both.wait(timeout=60)
+        made = compile_in(worker, program, target)
+        cycles = "43" if b"sine" in program else "42"
+        return replace(made, hlo=made.hlo.replace("42", cycles))
+
+    monkeypatch.setattr(estimate, "compile_in", compile_beside_another)
+    with mlir.make_context() as context, LibtpuEstimator(V5E, folder=tmp_path) as estimator:
+        texts = [MODULE, MODULE.replace("tanh", "sine"), MODULE.replace("PLACE", "elsewhere")]
+        assert estimator.cycles_of([mlir.parse(text, context) for text in texts]) == [42, 43, 42]
+    assert len(set(compiled_in)) == 2
+    assert not any(process.is_open for process in compiled_in)
 
 
 def test_a_given_process_stays_open(tmp_path: Path, compiled_in: list[Process]) -> None:

@@ -1,11 +1,25 @@
 """Estimators whose answers are known, for tests of passes that ask whether a rewrite pays."""
 
+import abc
+from collections.abc import Sequence
+
 from jaxlib.mlir import ir
 
 from tpuc import mlir
 
 
-class PaysWhenChanged:
+class OneByOne(abc.ABC):
+    """Answers for each module by itself."""
+
+    @abc.abstractmethod
+    def cycles(self, module: ir.Module) -> int | None:
+        """Says what a module costs."""
+
+    def cycles_of(self, modules: Sequence[ir.Module]) -> list[int | None]:
+        return [self.cycles(module) for module in modules]
+
+
+class PaysWhenChanged(OneByOne):
     """Takes any program for cheaper than one with an operation that a pass looks for, as it came."""
 
     def __init__(self, original: str) -> None:
@@ -15,11 +29,11 @@ class PaysWhenChanged:
         return 100 if self._original in mlir.to_text(module) else 1
 
 
-class NothingPays:
+class NothingPays(OneByOne):
     def cycles(self, module: ir.Module) -> int:
         return 100
 
 
-class Refuses:
+class Refuses(OneByOne):
     def cycles(self, module: ir.Module) -> None:
         return None

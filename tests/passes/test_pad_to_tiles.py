@@ -10,13 +10,13 @@ from tpuc.passes.base import PassContext
 from tpuc.passes.pad_to_tiles import PadToTiles
 from tpuc.targets import Target
 
-from .estimators import NothingPays, PaysWhenChanged, Refuses
+from .estimators import NothingPays, OneByOne, PaysWhenChanged, Refuses
 from .evaluation import evaluate, make_inputs
 
 V5E = Target.parse("v5e")
 
 
-class Pays:
+class Pays(OneByOne):
     """Takes one way to pad a product for the cheapest."""
 
     def __init__(self, lhs: str, rhs: str) -> None:

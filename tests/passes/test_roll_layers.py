@@ -18,7 +18,7 @@ from tpuc.passes.cse import Cse
 from tpuc.passes.roll_layers import RollLayers, with_roll
 from tpuc.targets import CPU, Target
 
-from .estimators import Refuses
+from .estimators import OneByOne, Refuses
 from .evaluation import evaluate, make_inputs
 
 V5E = Target.parse("v5e")
@@ -26,7 +26,7 @@ TYPE = "tensor<2x4xf32>"
 WEIGHT = "tensor<4x4xf32>"
 
 
-class Costs:
+class Costs(OneByOne):
     """Says what a loop and what two layers cost."""
 
     def __init__(self, *, loop: int, two: int) -> None:

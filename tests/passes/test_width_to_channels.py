@@ -11,7 +11,7 @@ from tpuc.passes.main import Main
 from tpuc.passes.width_to_channels import WidthToChannels, find_stages
 from tpuc.targets import Target
 
-from .estimators import NothingPays, Refuses
+from .estimators import NothingPays, OneByOne, Refuses
 from .evaluation import evaluate, make_inputs
 
 
@@ -21,7 +21,7 @@ def few_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(width_to_channels, "_LANES", 8)
 
 
-class FewerColumnsPay:
+class FewerColumnsPay(OneByOne):
     """Takes a program for the cheaper, the fewer columns its convolutions have."""
 
     def cycles(self, module: ir.Module) -> int:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
@@ -37,7 +41,8 @@ def estimator_for(target: Target, worker: Worker | None = None) -> AbstractConte
 class LibtpuEstimator:
     """Compiles programs with libtpu for their estimated cycles, and keeps the answers in the user's cache folder.
 
-    Unless one is given, the compiler's process is started when the first program comes that has no answer yet.
+    As many are compiled side by side as there are cores. Processes beside the one that may be given are started when
+    programs come that have no answer yet.
     """
 
     def __init__(self, target: Target, *, folder: Path | None = None, worker: Worker | None = None) -> None:
@@ -51,7 +56,12 @@ class LibtpuEstimator:
         """
         self._target = target
         self._cache = Cache(folder or default_folder() / "estimates", "estimate")
-        self._given = self._worker = worker
+        self._given = worker
+        self._at_once = os.cpu_count() or 1
+        #: Who compiles nothing yet; None stands for a process that is not started.
+        self._idle: SimpleQueue[Worker | None] = SimpleQueue()
+        for each in [worker, *[None] * (self._at_once - 1)]:
+            self._idle.put(each)
 
     def __enter__(self) -> Self:
         return self
@@ -59,38 +69,58 @@ class LibtpuEstimator:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._worker is not None and self._worker is not self._given:
-            self._worker.close()
+        while not self._idle.empty():
+            worker = self._idle.get()
+            if worker is not None and worker is not self._given:
+                worker.close()
 
     def cycles(self, module: ir.Module) -> int | None:
-        """Returns the compiler's estimate for a module, in cycles; None where it makes none or refuses the module.
+        """Returns what `cycles_of` says of one module."""
+        return self.cycles_of([module])[0]
 
-        The module loses its source locations, so that equal programs are estimated once.
-        """
-        mlir.run_pipeline(module, "strip-debuginfo")
-        program = mlir.to_portable(module)
-        key = cache_key(str(self._target), version("libtpu"), version("jaxlib"), hashlib.sha256(program).hexdigest())
-        kept = self._cache.read(key)
-        if kept is not None:
-            found: int | None = json.loads(kept)
-            return found
-        cycles = self._compile(program)
+    def cycles_of(self, modules: Sequence[ir.Module]) -> list[int | None]:
+        """Returns the compiler's estimate for each module; see `tpuc.passes.base.Estimator`."""
+        programs = {}
+        keys = []
+        for module in modules:
+            mlir.run_pipeline(module, "strip-debuginfo")
+            program = mlir.to_portable(module)
+            keys.append(self._key(program))
+            programs[keys[-1]] = program
+        found: dict[str, int | None] = {}
+        for key in programs:
+            kept = self._cache.read(key)
+            if kept is not None:
+                found[key] = json.loads(kept)
+        unknown = [key for key in programs if key not in found]
+        with ThreadPoolExecutor(max_workers=self._at_once) as pool:
+            for key, cycles in zip(unknown, pool.map(lambda key: self._compile(programs[key]), unknown), strict=True):
+                found[key] = cycles
+                self._keep(key, cycles)
+        return [found[key] for key in keys]
+
+    def _key(self, program: bytes) -> str:
+        return cache_key(str(self._target), version("libtpu"), version("jaxlib"), hashlib.sha256(program).hexdigest())
+
+    def _keep(self, key: str, cycles: int | None) -> None:
         try:
             self._cache.write(key, json.dumps(cycles).encode())
         except OSError as error:
             _logger.warning("an estimate is not kept: %s", error)
-        return cycles
 
     def _compile(self, program: bytes) -> int | None:
-        if self._worker is None:
-            self._worker = start_worker(self._target)
+        worker = self._idle.get()
         try:
-            executable = compile_in(self._worker, program, self._target)
+            worker = worker or start_worker(self._target)
+            executable = compile_in(worker, program, self._target)
         except BackendError:
             return None
         except CrashError:
             # The next program gets a new process.
-            self._worker.close()
-            self._worker = None
+            assert worker is not None
+            worker.close()
+            worker = None
             return None
+        finally:
+            self._idle.put(worker)
         return count_cycles(executable.hlo, self._target.chip).total or None
