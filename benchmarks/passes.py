@@ -31,6 +31,7 @@ import tpuc.passes
 from benchmarks import examples
 from benchmarks.common import BENCH, ROOT, Column, Result, ignore_known_warnings, publish
 from tpuc import mlir
+from tpuc.backend.caches import Caches
 from tpuc.backend.compile import compile_in, start_worker
 from tpuc.backend.estimate import LibtpuEstimator
 from tpuc.errors import PassError, TpucError
@@ -371,7 +372,7 @@ def main(names: Sequence[str], only_write: bool) -> None:
     ignore_known_warnings()
     _KEPT.mkdir(parents=True, exist_ok=True)
     chosen = [] if only_write else [model for model in MODELS if not names or model.name in names]
-    with LibtpuEstimator(TARGET) as estimator:
+    with LibtpuEstimator(TARGET, cache=Caches.of_user().estimates) as estimator:
         for model in chosen:
             _keep(Laboratory(model, estimator, _KEPT).measure(lambda text: print(text, file=sys.stderr)))
     measured = read_measured()

@@ -9,6 +9,7 @@ import shlex
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,23 @@ from tpuc.targets import CPU, Target
 BARE_VALUE = re.compile(r'[^\s,{}="]+')
 
 
+#: The attribute that names a loop whose cost is asked for, among those that the compiler hands through.
+LOOP = "tpuc.loop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopCosts:
+    """What a program costs, and what the loops in it do.
+
+    Attributes:
+        total: Cycles of the program.
+        loops: Cycles of each loop, with all its turns, by the name that its attribute `LOOP` gives.
+    """
+
+    total: int
+    loops: Mapping[str, int]
+
+
 class Estimator(Protocol):
     """Says what programs cost on a target."""
 
@@ -32,6 +50,16 @@ class Estimator(Protocol):
         """Returns the compiler's estimate for each module, in cycles; None where it makes none or refuses the module.
 
         They may be compiled side by side. They lose their source locations, so that equal ones are estimated once.
+        """
+
+    def loops_of(self, module: ir.Module) -> Future[LoopCosts | None]:
+        """Begins to estimate a program as it will be compiled in the end, and what its loops cost.
+
+        Args:
+            module: The program, with what it prepares from weights in functions of its own. It stays as it is.
+
+        Returns:
+            What gives the estimates once they are there; None where the compiler makes none or refuses the program.
         """
 
 

@@ -18,7 +18,7 @@ what this one gives, as a norm does, the compiler computes both together, if bot
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
@@ -120,27 +120,6 @@ class Layers:
             carried=tuple(Carried(reads=each.reads[:count], yields=each.yields[:count]) for each in self.carried),
             stacked=tuple(row[:count] for row in self.stacked),
             shared=self.shared,
-        )
-
-    def replaced(self, ops: Mapping[Tensor, ir.OpView], values: Mapping[Tensor, Tensor]) -> Layers:
-        """Returns the same layers of other operations.
-
-        Args:
-            ops: What stands for each operation, by its first result.
-            values: What stands for each value.
-        """
-
-        def row(old: Row) -> Row:
-            return tuple(values[value] for value in old)
-
-        return Layers(
-            ops=tuple(
-                replace(op, ops=tuple(ops[each.results[0]] for each in op.ops), reads=tuple(map(row, op.reads)))
-                for op in self.ops
-            ),
-            carried=tuple(Carried(reads=row(each.reads), yields=row(each.yields)) for each in self.carried),
-            stacked=tuple(map(row, self.stacked)),
-            shared=row(self.shared),
         )
 
 
@@ -246,9 +225,12 @@ class _Finder:
         )
 
     def _untaken(self, candidate: _Candidate) -> _Candidate:
-        """Forgets the members that others have taken, and what was measured with them."""
+        """Forgets the members that others have taken, and what was measured with what they have taken."""
         members = tuple(value for value in candidate.members if not self._program.is_taken(self._owner(value)))
-        return candidate if members == candidate.members else replace(candidate, members=members, layers=None)
+        measured = [op for layers in candidate.layers or () for op in layers.own_ops]
+        if members == candidate.members and not any(map(self._program.is_taken, measured)):
+            return candidate
+        return replace(candidate, members=members, layers=None)
 
     def _all_layers(self, members: Numbers) -> list[_Aligned]:
         """The layers that members of a class are the last values of: those that are most, and others beside them."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tpuc.backend.compile import executable_cache
+from tpuc.backend.caches import Caches
 from tpuc.checking import Check, check_model
 from tpuc.dims import Dims, SizeBuckets, choose_buckets, parse_buckets, parse_dims
 from tpuc.errors import RequestError
@@ -73,7 +73,7 @@ def compile(  # noqa: A001  The name that users expect.
         dump: A folder for the IR after each pass and the optimized HLO of each target.
         explain: Whether to say in the result what each pass did, and what the program would cost without them: one
             compile more for each TPU target, unless the answer is kept from before.
-        cache: Whether executables that were compiled before are taken from the user's cache folder.
+        cache: Whether what compilers made and said before is taken from the user's cache folder, and kept there.
         progress: Who follows the stages.
 
     Returns:
@@ -107,8 +107,8 @@ def compile(  # noqa: A001  The name that users expect.
         plugins=loaded_plugins,
     )
     folder = Path(dump) if dump else None
-    kept = executable_cache() if cache else None
-    return compile_model(loaded, request, path, progress=progress, dump=folder, explain=explain, cache=kept)
+    caches = Caches.of_user() if cache else None
+    return compile_model(loaded, request, path, progress=progress, dump=folder, explain=explain, caches=caches)
 
 
 def _pipeline(passes: str | None, precision: str | None, roll: RollMode | None) -> str:

@@ -70,6 +70,11 @@ def to_bytecode(module: ir.Module) -> bytes:
     return buffer.getvalue()
 
 
+def copy(module: ir.Module) -> ir.Module:
+    """Returns a copy of a module, in the same context, source locations included."""
+    return parse(to_bytecode(module), module.context)
+
+
 def to_portable(module: ir.Module, version: str | None = None) -> bytes:
     """Writes a module as a StableHLO portable artifact, source locations included.
 

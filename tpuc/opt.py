@@ -7,6 +7,7 @@ from pathlib import Path
 from jaxlib.mlir import ir
 
 from tpuc import mlir
+from tpuc.backend.caches import Caches
 from tpuc.backend.estimate import estimator_for
 from tpuc.errors import RequestError
 from tpuc.passes import PIPELINE, parse_pipeline, run_passes
@@ -34,7 +35,7 @@ def optimize(
     """
     pipeline = PIPELINE if passes is None else parse_pipeline(passes)
     parsed = Target.parse(target)
-    with mlir.make_context() as context, estimator_for(parsed) as estimator:
+    with mlir.make_context() as context, estimator_for(parsed, cache=Caches.of_user().estimates) as estimator:
         module = _read(file, context)
         run_passes(module, pipeline, parsed, estimator=estimator, dump=dump)
         return mlir.to_text(module, locations=locations)

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +20,9 @@ import torch
 from torch.export import ExportedProgram
 
 from tpuc import mlir
-from tpuc.backend.compile import Executable, compile_program, start_worker
-from tpuc.backend.estimate import estimator_for
+from tpuc.backend.caches import Caches
+from tpuc.backend.compile import Executable, compile_program, keep_executable, start_worker
+from tpuc.backend.estimate import LibtpuEstimator, estimator_for
 from tpuc.dims import Bucket, bucket_name, largest_step
 from tpuc.fake import fake_weights
 from tpuc.frontend import stablehlo
@@ -41,7 +42,6 @@ from tpuc.report.explanation import Explanation
 from tpuc.report.wide_arithmetic import wide_note, wide_places
 from tpuc.request import CompileRequest
 from tpuc.runtime.artifact import write_artifact
-from tpuc.runtime.cache import Cache
 from tpuc.runtime.files import replacing
 from tpuc.runtime.manifest import Manifest
 from tpuc.runtime.sizes import SizeRange
@@ -100,7 +100,7 @@ def compile_model(
     progress: Progress | None = None,
     dump: Path | None = None,
     explain: bool = False,
-    cache: Cache | None = None,
+    caches: Caches | None = None,
 ) -> Compiled:
     """Compiles a model and writes the artifact.
 
@@ -111,7 +111,7 @@ def compile_model(
         progress: Who follows the stages.
         dump: A folder for the IR after each pass and the optimized HLO of each target.
         explain: Whether to say what the passes did, and estimate what the program costs without them.
-        cache: Where executables are looked for before they are compiled, and kept.
+        caches: Where what compilers made and said is looked for first, and kept.
 
     Raises:
         TpucError: The model cannot be compiled; see `tpuc.errors` for the ways.
@@ -119,7 +119,7 @@ def compile_model(
     progress = progress or Progress()
     platforms = {target.platform for target in request.targets}
     # Started first: they import while the model is exported.
-    with Worker(stablehlo.WORKER) as torch_mlir, _Compilers(request, dump, cache) as compilers:
+    with Worker(stablehlo.WORKER) as torch_mlir, _Compilers(request, dump, caches) as compilers:
         with progress.stage("export"):
             exported = export_model(model, request)
         with progress.stage("lower"):
@@ -136,7 +136,7 @@ def compile_model(
     explanations: tuple[Explanation, ...] = ()
     if explain:
         with progress.stage("explain"):
-            explanations = tuple(_explain(lowered, made, reports) for made in executables)
+            explanations = tuple(_explain(lowered, made, reports, caches) for made in executables)
     with progress.stage("write"):
         packing = Packing(request, captured, lowered.dims, is_portable=lowered.is_portable)
         manifest, sections = packing.pack(model, programs, executables)
@@ -217,14 +217,13 @@ def _optimize_all(
     programs = {}
     for target in request.targets:
         if target.chip is not None:
-            worker = compilers.idle_worker(target)
-            programs[target] = _optimize(lowered, bucket, target, passes, dump, reports, worker)
+            programs[target] = _optimize(lowered, bucket, target, passes, dump, reports, compilers)
             compilers.start(bucket, target, programs[target])
     # The CPU's program takes the weights that the others take, stacked where they are.
     if any(program.rolled_layers for program in programs.values()):
         passes = tuple(replace(each, mode="always") if isinstance(each, RollLayers) else each for each in passes)
     if CPU in request.targets or (lowered.is_portable and all(program.has_kernels for program in programs.values())):
-        programs[CPU] = _optimize(lowered, bucket, CPU, passes, dump, reports)
+        programs[CPU] = _optimize(lowered, bucket, CPU, passes, dump, reports, compilers)
     if CPU in request.targets:
         compilers.start(bucket, CPU, programs[CPU])
     return {target: programs[target] for target in (*request.targets, CPU) if target in programs}
@@ -237,10 +236,10 @@ def _optimize(
     passes: Sequence[Pass],
     dump: Path | None,
     reports: Reports,
-    worker: Worker | None = None,
+    compilers: _Compilers,
 ) -> OptimizedProgram:
     """Links the program for a target, runs the passes over it, whose reports it keeps, and takes it apart."""
-    with mlir.make_context() as context, estimator_for(target, worker) as estimator:
+    with mlir.make_context() as context, compilers.estimator(target) as estimator:
         module = lowered.module(target.platform, context, bucket)
         folder = dump and dump / str(target) / bucket_name(bucket)
         kept = reports[bucket, target] = []
@@ -262,10 +261,10 @@ def _optimize(
         )
 
 
-def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports) -> Explanation:
+def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports, caches: Caches | None) -> Explanation:
     """Says what the passes did for an executable, and estimates what the program would cost without them."""
     target = made.executable.target
-    with mlir.make_context() as context, estimator_for(target) as estimator:
+    with mlir.make_context() as context, estimator_for(target, cache=caches and caches.estimates) as estimator:
         before = None
         if estimator is not None:
             module = lowered.module(target.platform, context, made.bucket)
@@ -283,16 +282,18 @@ def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports) -> Explan
 class _Compilers:
     """Compiles for every bucket and target, with every libtpu where several are asked for, side by side."""
 
-    def __init__(self, request: CompileRequest, dump: Path | None, cache: Cache | None) -> None:
+    def __init__(self, request: CompileRequest, dump: Path | None, caches: Caches | None) -> None:
         """Starts as many processes as will compile at once.
 
         Args:
             request: What will be compiled.
             dump: As `compile_model` takes it.
-            cache: As `compile_model` takes it.
+            caches: As `compile_model` takes it.
         """
         self._dump = dump
-        self._cache = cache
+        self._caches = caches
+        #: What was compiled while passes asked what it would cost.
+        self._estimated: dict[Target, dict[bytes, Executable]] = {target: {} for target in (*request.targets, CPU)}
         self._jobs = [
             (bucket, target, libtpu)
             for bucket in request.programs()
@@ -315,8 +316,13 @@ class _Compilers:
         for worker in self._workers.values():
             worker.close()
 
-    def idle_worker(self, target: Target) -> Worker | None:
-        """Returns a process that will compile for a target with the installed libtpu, and does nothing yet."""
+    def estimator(self, target: Target) -> AbstractContextManager[LibtpuEstimator | None]:
+        """Returns who estimates what programs cost on a target, and leaves what it compiled whole for `start`."""
+        cache = self._caches and self._caches.estimates
+        return estimator_for(target, cache=cache, worker=self._idle_worker(target), made=self._estimated[target])
+
+    def _idle_worker(self, target: Target) -> Worker | None:
+        """A process that will compile for a target with the installed libtpu, and does nothing yet."""
         for number, worker in self._workers.items():
             if number not in self._started and self._jobs[number][1:] == (target, None) and worker.is_running:
                 return worker
@@ -341,13 +347,18 @@ class _Compilers:
         bucket, target, libtpu = self._jobs[number]
         worker = self._workers.get(number)
         start = time.perf_counter()
-        executable = compile_program(
-            program.main,
-            target,
-            libtpu=libtpu,
-            worker=worker if worker is not None and worker.is_running else None,
-            cache=self._cache,
-        )
+        cache = self._caches and self._caches.executables
+        executable = None if libtpu else self._estimated[target].pop(program.main, None)
+        if executable is None:
+            executable = compile_program(
+                program.main,
+                target,
+                libtpu=libtpu,
+                worker=worker if worker is not None and worker.is_running else None,
+                cache=cache,
+            )
+        elif cache is not None:
+            keep_executable(executable, program.main, cache)
         seconds = time.perf_counter() - start
         if self._dump is not None:
             name = ".".join(filter(None, (str(target), bucket_name(bucket), "hlo.txt")))

@@ -14,6 +14,7 @@ from tpuc.backend import estimate
 from tpuc.backend.compile import Executable
 from tpuc.backend.estimate import LibtpuEstimator
 from tpuc.errors import CrashError
+from tpuc.runtime.cache import Cache
 from tpuc.targets import Target
 from tpuc.worker import Worker
 
@@ -56,7 +57,7 @@ def _cycles(estimator: LibtpuEstimator, place: str) -> int | None:
 
 
 def test_equal_programs_are_compiled_once_wherever_they_come_from(tmp_path: Path, compiled_in: list[Process]) -> None:
-    with LibtpuEstimator(V5E, folder=tmp_path) as estimator:
+    with LibtpuEstimator(V5E, cache=Cache(tmp_path, "estimate")) as estimator:
         assert _cycles(estimator, "layers.0") == _cycles(estimator, "layers.1") == 42
     assert len(compiled_in) == 1
     assert not compiled_in[0].is_open
@@ -76,7 +77,7 @@ def test_several_programs_are_compiled_side_by_side(
         return replace(made, hlo=made.hlo.replace("42", cycles))
 
     monkeypatch.setattr(estimate, "compile_in", compile_beside_another)
-    with mlir.make_context() as context, LibtpuEstimator(V5E, folder=tmp_path) as estimator:
+    with mlir.make_context() as context, LibtpuEstimator(V5E, cache=Cache(tmp_path, "estimate")) as estimator:
         texts = [MODULE, MODULE.replace("tanh", "sine"), MODULE.replace("PLACE", "elsewhere")]
         assert estimator.cycles_of([mlir.parse(text, context) for text in texts]) == [42, 43, 42]
     assert len(set(compiled_in)) == 2
@@ -86,7 +87,7 @@ def test_several_programs_are_compiled_side_by_side(
 def test_a_given_process_stays_open(tmp_path: Path, compiled_in: list[Process]) -> None:
     given = Process()
     worker: Worker = given  # type: ignore[assignment]
-    with LibtpuEstimator(V5E, folder=tmp_path, worker=worker) as estimator:
+    with LibtpuEstimator(V5E, cache=Cache(tmp_path, "estimate"), worker=worker) as estimator:
         _cycles(estimator, "layers.0")
     assert compiled_in == [given]
     assert given.is_open
@@ -104,7 +105,7 @@ def test_a_process_that_ends_is_replaced(
         raise CrashError("the compile for v5e: the process ended")
 
     monkeypatch.setattr(estimate, "compile_in", crash)
-    with LibtpuEstimator(V5E, folder=tmp_path, worker=worker) as estimator:
+    with LibtpuEstimator(V5E, cache=Cache(tmp_path, "estimate"), worker=worker) as estimator:
         assert _cycles(estimator, "layers.0") is None
         assert not given.is_open
         with mlir.make_context() as context:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxlib.mlir import ir
 
@@ -142,3 +143,25 @@ def test_layers_that_read_of_layers_before_the_last_are_none() -> None:
         module.operation.verify()
         (new,) = evaluate(module, inputs)
         assert abs(new - old).max() < 1e-4
+
+
+def test_layers_of_two_kinds_share_no_operation() -> None:
+    def two_kinds(x: Array, *weights: Array) -> Array:
+        for weight in weights[:8]:
+            x = jnp.tanh(x @ weight)
+        for weight in weights[8:]:
+            x = jnp.sin(x @ weight)
+        return x
+
+    with _module(two_kinds, X, *[W] * 16) as module:
+        found = find_layers(Main(module), 3)
+        assert len(found) == 2
+        rows = [row for layers in found for op in layers.own_ops for row in op.results]
+        results = [value for row in rows for value in row]
+        assert len(results) == len(set(results))
+        inputs = make_inputs(module, 0)
+        before = evaluate(module, inputs)
+        assert RollLayers(mode="always", least=3).run(module, PassContext(target=CPU))["loops"] == 2
+        module.operation.verify()
+        for old, new in zip(before, evaluate(module, inputs), strict=True):
+            np.testing.assert_allclose(new, old, rtol=1e-5)

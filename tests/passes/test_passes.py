@@ -32,6 +32,7 @@ from tpuc.backend.estimate import LibtpuEstimator
 from tpuc.passes import PASSES, parse_pipeline, run_passes
 from tpuc.passes.main import Main, name_of
 from tpuc.passes.rewrite import nested_ops
+from tpuc.runtime.cache import Cache
 from tpuc.runtime.dtypes import Array
 from tpuc.targets import Target
 
@@ -118,7 +119,7 @@ def _cases() -> list[object]:
 def estimators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, LibtpuEstimator]]:
     """Libtpu's estimates for the chips that cases name."""
     folder = tmp_path_factory.mktemp("estimates")
-    with LibtpuEstimator(Target.parse("v5e"), folder=folder) as v5e:
+    with LibtpuEstimator(Target.parse("v5e"), cache=Cache(folder, "estimate")) as v5e:
         yield {"v5e": v5e}
 
 

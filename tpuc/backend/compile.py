@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tpuc.errors import BackendError, HbmOverflowError, RequestError
-from tpuc.runtime.cache import Cache, cache_key, default_folder
+from tpuc.runtime.cache import Cache, cache_key
 from tpuc.runtime.host import host_fingerprint
 from tpuc.targets import Target
 from tpuc.worker import Blobs, Fields, Worker, read_message, write_message
@@ -62,11 +62,6 @@ class Executable:
     is_cached: bool = False
 
 
-def executable_cache() -> Cache:
-    """Returns the cache of what was compiled, in the user's cache folder."""
-    return Cache(default_folder() / "compiled", "executable")
-
-
 def compile_program(
     program: bytes,
     target: Target,
@@ -99,13 +94,29 @@ def compile_program(
     with worker or start_worker(target) as compiler:
         fields, blobs = _compile_in(compiler, program, target, libtpu, None)
     if cache is not None:
-        entry = io.BytesIO()
-        write_message(entry, fields, blobs)
-        try:
-            cache.write(key, entry.getvalue())
-        except OSError as error:
-            _logger.warning("an executable is not kept: %s", error)
+        _keep(cache, key, fields, blobs)
     return _executable(target, fields, blobs)
+
+
+def keep_executable(executable: Executable, program: bytes, cache: Cache) -> None:
+    """Keeps what the installed libtpu made of a program, as `compile_program` would have."""
+    fields = {
+        "memory": dict(executable.memory),
+        "platform_version": executable.compiler["platform_version"],
+        "jaxlib": executable.compiler["jaxlib"],
+        "host": executable.host,
+    }
+    blobs = {"executable": executable.serialized, "hlo": executable.hlo.encode()}
+    _keep(cache, _cache_key(program, executable.target, None), fields, blobs)
+
+
+def _keep(cache: Cache, key: str, fields: Fields, blobs: Blobs) -> None:
+    entry = io.BytesIO()
+    write_message(entry, fields, blobs)
+    try:
+        cache.write(key, entry.getvalue())
+    except OSError as error:
+        _logger.warning("an executable is not kept: %s", error)
 
 
 def _cache_key(program: bytes, target: Target, libtpu: Path | None) -> str:

@@ -6,11 +6,11 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import MutableMapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
@@ -18,46 +18,67 @@ from typing import Self
 from jaxlib.mlir import ir
 
 from tpuc import mlir
-from tpuc.backend.compile import compile_in, start_worker
+from tpuc.backend.compile import Executable, compile_in, start_worker
 from tpuc.errors import BackendError, CrashError
-from tpuc.report.cycles import count_cycles
-from tpuc.runtime.cache import Cache, cache_key, default_folder
+from tpuc.passes.base import LoopCosts
+from tpuc.passes.hoist_weights import hoist_weights
+from tpuc.program import take_apart
+from tpuc.report.cycles import count_cycles, count_loop_cycles
+from tpuc.runtime.cache import Cache, cache_key
 from tpuc.targets import Target
 from tpuc.worker import Worker
 
 _logger = logging.getLogger(__name__)
 
 
-def estimator_for(target: Target, worker: Worker | None = None) -> AbstractContextManager[LibtpuEstimator | None]:
+def estimator_for(
+    target: Target,
+    *,
+    cache: Cache | None,
+    worker: Worker | None = None,
+    made: MutableMapping[bytes, Executable] | None = None,
+) -> AbstractContextManager[LibtpuEstimator | None]:
     """Returns who estimates what programs cost on a target: libtpu for a chip, nobody for the CPU.
 
     Args:
         target: The target.
+        cache: As `LibtpuEstimator` takes it.
         worker: As `LibtpuEstimator` takes it.
+        made: As `LibtpuEstimator` takes it.
     """
-    return LibtpuEstimator(target, worker=worker) if target.chip else nullcontext()
+    return LibtpuEstimator(target, cache=cache, worker=worker, made=made) if target.chip else nullcontext()
 
 
 class LibtpuEstimator:
-    """Compiles programs with libtpu for their estimated cycles, and keeps the answers in the user's cache folder.
+    """Compiles programs with libtpu for their estimated cycles.
 
     As many are compiled side by side as there are cores. Processes beside the one that may be given are started when
     programs come that have no answer yet.
     """
 
-    def __init__(self, target: Target, *, folder: Path | None = None, worker: Worker | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        cache: Cache | None,
+        worker: Worker | None = None,
+        made: MutableMapping[bytes, Executable] | None = None,
+    ) -> None:
         """Prepares for a chip.
 
         Args:
             target: The chip.
-            folder: Where to keep the answers; None takes the user's cache folder.
+            cache: Where answers are looked for first, and kept; None keeps nothing.
             worker: A process that `start_worker` started for the chip, which compiles with the installed libtpu. It is
                 closed only where the compiler ends it.
+            made: Gets the executables of whole programs, by the program (portable StableHLO) that each was made of.
         """
         self._target = target
-        self._cache = Cache(folder or default_folder() / "estimates", "estimate")
+        self._cache = cache
         self._given = worker
+        self._made = made
         self._at_once = os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(max_workers=self._at_once)
         #: Who compiles nothing yet; None stands for a process that is not started.
         self._idle: SimpleQueue[Worker | None] = SimpleQueue()
         for each in [worker, *[None] * (self._at_once - 1)]:
@@ -69,6 +90,7 @@ class LibtpuEstimator:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._pool.shutdown()
         while not self._idle.empty():
             worker = self._idle.get()
             if worker is not None and worker is not self._given:
@@ -85,34 +107,69 @@ class LibtpuEstimator:
         for module in modules:
             mlir.run_pipeline(module, "strip-debuginfo")
             program = mlir.to_portable(module)
-            keys.append(self._key(program))
+            keys.append(self._key("program", program))
             programs[keys[-1]] = program
-        found: dict[str, int | None] = {}
-        for key in programs:
-            kept = self._cache.read(key)
-            if kept is not None:
-                found[key] = json.loads(kept)
-        unknown = [key for key in programs if key not in found]
-        with ThreadPoolExecutor(max_workers=self._at_once) as pool:
-            for key, cycles in zip(unknown, pool.map(lambda key: self._compile(programs[key]), unknown), strict=True):
-                found[key] = cycles
-                self._keep(key, cycles)
-        return [found[key] for key in keys]
+        pending = {key: self._pool.submit(self._ask, key, programs[key]) for key in programs}
+        return [pending[key].result() for key in keys]
 
-    def _key(self, program: bytes) -> str:
-        return cache_key(str(self._target), version("libtpu"), version("jaxlib"), hashlib.sha256(program).hexdigest())
+    def loops_of(self, module: ir.Module) -> Future[LoopCosts | None]:
+        """Begins to estimate a whole program and its loops; see `tpuc.passes.base.Estimator`."""
+        copy = mlir.copy(module)
+        with module.context:
+            hoist_weights(copy)
+        program = take_apart(copy).main
+        return self._pool.submit(self._ask_for_loops, self._key("loops", program), program)
 
-    def _keep(self, key: str, cycles: int | None) -> None:
+    def _key(self, kind: str, program: bytes) -> str:
+        digest = hashlib.sha256(program).hexdigest()
+        return cache_key(kind, str(self._target), version("libtpu"), version("jaxlib"), digest)
+
+    def _ask(self, key: str, program: bytes) -> int | None:
+        kept = self._kept(key)
+        if kept is not None:
+            cycles: int | None = json.loads(kept)
+            return cycles
+        executable = self._compile(program)
+        cycles = executable and (count_cycles(executable.hlo, self._target.chip).total or None)
+        self._keep(key, cycles)
+        return cycles
+
+    def _ask_for_loops(self, key: str, program: bytes) -> LoopCosts | None:
+        kept = self._kept(key)
+        if kept is not None:
+            answer = json.loads(kept)
+            return None if answer is None else LoopCosts(**answer)
+        executable = self._compile(program)
+        if executable is None:
+            self._keep(key, None)
+            return None
+        if self._made is not None:
+            self._made[program] = executable
+        loops = count_loop_cycles(executable.hlo, self._target.chip)
+        costs = LoopCosts(
+            total=count_cycles(executable.hlo, self._target.chip).total,
+            loops={name: cycles.total for name, cycles in loops.items()},
+        )
+        self._keep(key, asdict(costs))
+        return costs
+
+    def _kept(self, key: str) -> bytes | None:
+        return None if self._cache is None else self._cache.read(key)
+
+    def _keep(self, key: str, answer: object) -> None:
+        if self._cache is None:
+            return
         try:
-            self._cache.write(key, json.dumps(cycles).encode())
+            self._cache.write(key, json.dumps(answer).encode())
         except OSError as error:
             _logger.warning("an estimate is not kept: %s", error)
 
-    def _compile(self, program: bytes) -> int | None:
+    def _compile(self, program: bytes) -> Executable | None:
+        """Compiles; None where the compiler refuses."""
         worker = self._idle.get()
         try:
             worker = worker or start_worker(self._target)
-            executable = compile_in(worker, program, self._target)
+            return compile_in(worker, program, self._target)
         except BackendError:
             return None
         except CrashError:
@@ -123,4 +180,3 @@ class LibtpuEstimator:
             return None
         finally:
             self._idle.put(worker)
-        return count_cycles(executable.hlo, self._target.chip).total or None

@@ -24,6 +24,7 @@ _KERNEL_COST = re.compile(r'"cost_estimate":\{"flops":"(\d+)",.*?"bytes_accessed
 _KERNEL_SLOWNESS = 2
 _COPY = re.compile(r"= \S+ (?:copy|transpose)\(")
 _WHILE = re.compile(r" while\(.*?condition=%([^\s,]+), body=%([^\s,]+)")
+_LOOP_NAME = re.compile(r'frontend_attributes=\{[^}]*?tpuc\.loop="([^"]*)"')
 _TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _BOUND = re.compile(r"= s32\[\]\S* constant\((\d+)\)")
 _BRANCHES = re.compile(r" conditional\(.*branch_computations=\{([^}]*)\}")
@@ -93,6 +94,16 @@ def count_cycles(hlo: str, chip: Chip | None = None) -> Cycles:
     return _Program(hlo, chip).entry()
 
 
+def count_loop_cycles(hlo: str, chip: Chip | None = None) -> dict[str, Cycles]:
+    """Sums the estimates of each loop with all its turns, by the name that its frontend attribute `tpuc.loop` gives.
+
+    Args:
+        hlo: An optimized HLO module as text.
+        chip: As for `count_cycles`.
+    """
+    return _Program(hlo, chip).named_loops()
+
+
 class _Program:
     def __init__(self, hlo: str, chip: Chip | None) -> None:
         self._chip = chip
@@ -112,6 +123,14 @@ class _Program:
 
     def entry(self) -> Cycles:
         return self._cost(self._entry)
+
+    def named_loops(self) -> dict[str, Cycles]:
+        return {
+            name.group(1): self._line(line)
+            for lines in self._computations.values()
+            for line in lines
+            if " while(" in line and (name := _LOOP_NAME.search(line))
+        }
 
     def _cost(self, name: str) -> Cycles:
         if name not in self._costs:
