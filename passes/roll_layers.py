@@ -42,7 +42,6 @@ Measured on v5p, in estimated cycles: the 32 layers of LLaMA-7B, bf16, 2048 toke
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast, get_args
@@ -55,23 +54,16 @@ from tpuc.errors import RequestError
 from tpuc.passes.base import LOOP, Estimator, Pass, PassContext
 from tpuc.passes.dataflow import is_free
 from tpuc.passes.hoist_weights import hoist_weights
-from tpuc.passes.layers import LayerOp, Layers, Row, find_layers
+from tpuc.passes.kept_apart import find_kept_apart
+from tpuc.passes.layers import Layers, Row, find_layers
 from tpuc.passes.main import Main, new_function
 from tpuc.passes.rewrite import Rules, Tensor, captured_values, copy_with, defining_op
-from tpuc.passes.tensors import CHLO_ELEMENTWISE, ELEMENTWISE, reshape, splat_constant, tensor_type, zeros
+from tpuc.passes.tensors import reshape, splat_constant, tensor_type, zeros
 from tpuc.passes.weight_only import Weights
 
 RollMode = Literal["auto", "always", "never"]
 #: A loop may cost this part more than the layers one by one.
 _MOST_LOSS = 0.03
-#: What may stand between products that the compiler computes as one.
-_BETWEEN = (
-    *ELEMENTWISE,
-    *CHLO_ELEMENTWISE,
-    stablehlo.BroadcastInDimOp,
-    stablehlo.ReshapeOp,
-    stablehlo.SliceOp,
-)
 #: How many layers are compiled one by one for the comparison: one alone would not show what two have in common.
 _COMPARED = 2
 
@@ -320,7 +312,7 @@ class _Loop:
     def _body(self, number: Tensor, *arguments: Tensor) -> list[Tensor]:
         """Builds one layer, and returns what the next one takes."""
         layers = self._layers
-        kept_apart = _kept_apart(layers, [*self._carried, *self._collected])
+        kept_apart = find_kept_apart(layers, [*self._carried, *self._collected])
         values: dict[Row, Tensor] = {(value,) * layers.count: value for value in layers.shared}
         values |= {each.reads: argument for each, argument in zip(layers.carried, arguments, strict=False)}
         values |= {row: _take(stack, number) for row, stack in zip(layers.stacked, self._stacks, strict=True)}
@@ -335,50 +327,6 @@ class _Loop:
             *(values[row] for row in self._carried),
             *(_put(values[row], into, number) for row, into in zip(self._collected, collections, strict=True)),
         ]
-
-
-def _kept_apart(layers: Layers, yielded: Sequence[Row]) -> set[Row]:
-    """What the compiler must not compute again and again while it multiplies.
-
-    One product's result often goes through a few elementwise operations into the next product: an activation, or a
-    gate. Of layers one by one, the compiler makes these part of the first product; of those in a loop, of the second,
-    where they take longer.
-
-    Args:
-        layers: The layers.
-        yielded: What goes from a layer to the next, or to others.
-    """
-    producers = {row: op for op in layers.own_ops for row in op.results}
-    readers: dict[Row, list[LayerOp]] = defaultdict(list)
-    for op in layers.own_ops:
-        for row in op.reads:
-            readers[row].append(op)
-    return {
-        row
-        for op in layers.own_ops
-        for row in op.reads
-        if isinstance(op.ops[0], stablehlo.DotGeneralOp) and _joins_products(row, producers, readers, yielded)
-    }
-
-
-def _joins_products(
-    row: Row, producers: Mapping[Row, LayerOp], readers: Mapping[Row, Sequence[LayerOp]], yielded: Sequence[Row]
-) -> bool:
-    """Whether elementwise operations lead from products to a value that one product reads, and to nothing else."""
-    between: set[Row] = set()
-    products: set[Row] = set()
-    todo = [row]
-    while todo:
-        each = todo.pop()
-        op = producers[each].ops[0] if each in producers else None
-        if isinstance(op, stablehlo.DotGeneralOp):
-            products.add(each)
-        elif isinstance(op, _BETWEEN) and each not in between:
-            between.add(each)
-            todo.extend(producers[each].reads)
-    read = [result for each in (between | products) - {row} for reader in readers[each] for result in reader.results]
-    is_alone = between.issuperset(read) and between.isdisjoint(yielded) and products.isdisjoint(yielded)
-    return row in between and bool(products) and is_alone and len(readers[row]) == 1
 
 
 def _number(value: int) -> Tensor:
