@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxlib.mlir import ir
 
-from tpuc import mlir
 from tpuc.passes.base import PassContext
 from tpuc.passes.layers import Layers, find_layers
-from tpuc.passes.main import ARGUMENT, Main
+from tpuc.passes.main import Main
 from tpuc.passes.roll_layers import RollLayers
 from tpuc.targets import CPU
 
 from .evaluation import evaluate, make_inputs
+from .jax_programs import jax_module
 
 X = jax.ShapeDtypeStruct((4, 8), jnp.float32)
 W = jax.ShapeDtypeStruct((8, 8), jnp.float32)
-
-
-@contextmanager
-def _module(function: Callable[..., Any], *shapes: Any) -> Iterator[ir.Module]:
-    """A JAX function as a module; its arguments but the first are weights."""
-    text = jax.jit(function).trace(*shapes).lower(lowering_platforms=("cpu",)).as_text()
-    with mlir.make_context() as context:
-        module = mlir.parse(text, context)
-        mlir.inline_calls(module)
-        mlir.run_pipeline(module, "symbol-dce,cse")
-        main = Main(module)
-        main.op.attributes["arg_attrs"] = ir.ArrayAttr.get(
-            [
-                ir.DictAttr.get({ARGUMENT: ir.StringAttr.get(f"{'weight' if number else 'input'}:{number}")})
-                for number in range(len(main.block.arguments))
-            ]
-        )
-        yield module
 
 
 def _norm(x: Array) -> Array:
@@ -58,7 +35,7 @@ def test_a_layer_ends_where_the_fewest_bytes_go_on() -> None:
         return x
 
     up, down = jax.ShapeDtypeStruct((8, 32), jnp.float32), jax.ShapeDtypeStruct((32, 8), jnp.float32)
-    with _module(wide_inside, X, *[up, down] * 5) as module:
+    with jax_module(wide_inside, X, *[up, down] * 5) as module:
         (layers,) = find_layers(Main(module), 2)
         assert layers.count == 5
         assert _types(layers) == ["tensor<4x8xf32>"]
@@ -73,7 +50,7 @@ def test_a_sum_over_what_a_layer_gives_belongs_to_it() -> None:
             x = x + _norm(x) @ weight
         return _norm(x)
 
-    with _module(normed, wide, *[jax.ShapeDtypeStruct((1024, 1024), jnp.float32)] * 4) as module:
+    with jax_module(normed, wide, *[jax.ShapeDtypeStruct((1024, 1024), jnp.float32)] * 4) as module:
         (layers,) = find_layers(Main(module), 3)
         assert layers.count == 4
         assert "tensor<4x1024xf32>" in _types(layers)
@@ -89,7 +66,7 @@ def test_layers_of_two_kinds_are_two_loops_and_the_one_that_reads_comes_first() 
             y = jnp.exp(y @ weight) + x
         return y
 
-    with _module(two_kinds, X, *[W] * 6) as module:
+    with jax_module(two_kinds, X, *[W] * 6) as module:
         inputs = make_inputs(module, 0)
         inputs[1:] = [each * 0.1 for each in inputs[1:]]
         before = evaluate(module, inputs)
@@ -110,7 +87,7 @@ def test_the_first_layer_is_one_whatever_comes_before_it() -> None:
             x = x + jnp.tanh(x @ weight) * mask
         return x[:, ::2]
 
-    with _module(after_others, X, *[W] * 8) as module:
+    with jax_module(after_others, X, *[W] * 8) as module:
         (layers,) = find_layers(Main(module), 8)
         assert layers.count == 8
         assert [str(each.type) for each in layers.shared] == ["tensor<4x1xf32>"]
@@ -122,7 +99,7 @@ def test_a_different_layer_in_the_middle_parts_them() -> None:
             x = jnp.sin(x @ weight) if number == 4 else jnp.tanh(x @ weight)
         return x
 
-    with _module(parted, X, *[W] * 9) as module:
+    with jax_module(parted, X, *[W] * 9) as module:
         assert sorted(layers.count for layers in find_layers(Main(module), 2)) == [4, 4]
         assert find_layers(Main(module), 5) == []
 
@@ -134,7 +111,7 @@ def test_layers_that_read_of_layers_before_the_last_are_none() -> None:
             values.append(jnp.tanh(values[-1] @ weight) + values[-2])
         return values[-1]
 
-    with _module(from_two_back, X, *[W] * 5) as module:
+    with jax_module(from_two_back, X, *[W] * 5) as module:
         for layers in find_layers(Main(module), 2):
             assert len(layers.carried) == 2
         inputs = make_inputs(module, 1)
@@ -153,7 +130,7 @@ def test_layers_of_two_kinds_share_no_operation() -> None:
             x = jnp.sin(x @ weight)
         return x
 
-    with _module(two_kinds, X, *[W] * 16) as module:
+    with jax_module(two_kinds, X, *[W] * 16) as module:
         found = find_layers(Main(module), 3)
         assert len(found) == 2
         rows = [row for layers in found for op in layers.own_ops for row in op.results]
