@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 import tpuc
-from tpuc import mlir, pipeline
+from tpuc import mlir
+from tpuc.backend import compilers
 from tpuc.passes.base import LoopCosts
 from tpuc.request import WeightsMode
 from tpuc.runtime import Program
@@ -119,7 +120,7 @@ class LoopsAreCheap:
 
 def test_the_cpu_takes_the_stacks_that_a_tpu_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        pipeline, "estimator_for", lambda target, **_: nullcontext(LoopsAreCheap() if target.chip else None)
+        compilers, "estimator_for", lambda target, **_: nullcontext(LoopsAreCheap() if target.chip else None)
     )
     module, x = Stack(8).eval(), torch.randn(2, 8)
     compiled = tpuc.compile(module, (x,), targets=["cpu", "v5e"], output=tmp_path / "a.bin")

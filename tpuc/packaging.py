@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from tpuc.backend.compilers import CompiledTarget
 from tpuc.dims import Bucket, bucket_name
 from tpuc.dtypes import DTYPE_NAMES
 from tpuc.errors import RequestError
@@ -42,9 +42,6 @@ from tpuc.runtime.sizes import SizeExpr
 from tpuc.runtime.spec import TensorSpec
 from tpuc.runtime.structure import InputStructure, node_from_json
 from tpuc.targets import Target
-
-if TYPE_CHECKING:
-    from tpuc.pipeline import CompiledTarget
 
 #: The contents of sections by name.
 Sections = dict[str, SectionData]

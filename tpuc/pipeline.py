@@ -5,24 +5,19 @@ model --export--> graph --lower--> StableHLO --passes--> StableHLO --compile--> 
 
 from __future__ import annotations
 
-import os
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import torch
 from torch.export import ExportedProgram
 
 from tpuc import mlir
 from tpuc.backend.caches import Caches
-from tpuc.backend.compile import Executable, compile_program, keep_executable, start_worker
-from tpuc.backend.estimate import LibtpuEstimator, estimator_for
+from tpuc.backend.compilers import CompiledTarget, Compilers
+from tpuc.backend.estimate import estimator_for
 from tpuc.dims import Bucket, bucket_name, largest_step
 from tpuc.fake import fake_weights
 from tpuc.frontend import stablehlo
@@ -37,12 +32,10 @@ from tpuc.passes.pad_dynamic import PadDynamic
 from tpuc.passes.roll_layers import RollLayers
 from tpuc.program import OptimizedProgram, take_apart
 from tpuc.progress import Progress
-from tpuc.report.cycles import Cycles, count_cycles
 from tpuc.report.explanation import Explanation
 from tpuc.report.wide_arithmetic import wide_note, wide_places
 from tpuc.request import CompileRequest
 from tpuc.runtime.artifact import write_artifact
-from tpuc.runtime.files import replacing
 from tpuc.runtime.manifest import Manifest
 from tpuc.runtime.sizes import SizeRange
 from tpuc.runtime.spec import TensorSpec
@@ -75,23 +68,6 @@ class Compiled:
     progress: Progress
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompiledTarget:
-    """An executable with what its compile cost and what it will.
-
-    Attributes:
-        bucket: What the sizes may be.
-        executable: The executable.
-        cycles: The compiler's estimate; all zero for the CPU, where it makes none.
-        seconds: How long the compiler took.
-    """
-
-    bucket: Bucket
-    executable: Executable
-    cycles: Cycles
-    seconds: float
-
-
 def compile_model(
     model: LoadedModel,
     request: CompileRequest,
@@ -119,7 +95,7 @@ def compile_model(
     progress = progress or Progress()
     platforms = {target.platform for target in request.targets}
     # Started first: they import while the model is exported.
-    with Worker(stablehlo.WORKER) as torch_mlir, _Compilers(request, dump, caches) as compilers:
+    with Worker(stablehlo.WORKER) as torch_mlir, Compilers(request, dump, caches) as compilers:
         with progress.stage("export"):
             exported = export_model(model, request)
         with progress.stage("lower"):
@@ -205,7 +181,7 @@ def _optimize_all(
     lowered: Lowered,
     bucket: Bucket,
     request: CompileRequest,
-    compilers: _Compilers,
+    compilers: Compilers,
     dump: Path | None,
     reports: Reports,
 ) -> dict[Target, OptimizedProgram]:
@@ -236,7 +212,7 @@ def _optimize(
     passes: Sequence[Pass],
     dump: Path | None,
     reports: Reports,
-    compilers: _Compilers,
+    compilers: Compilers,
 ) -> OptimizedProgram:
     """Links the program for a target, runs the passes over it, whose reports it keeps, and takes it apart."""
     with mlir.make_context() as context, compilers.estimator(target) as estimator:
@@ -277,95 +253,6 @@ def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports, caches: C
         cycles_before=before,
         cycles_after=made.cycles.total or None,
     )
-
-
-class _Compilers:
-    """Compiles for every bucket and target, with every libtpu where several are asked for, side by side."""
-
-    def __init__(self, request: CompileRequest, dump: Path | None, caches: Caches | None) -> None:
-        """Starts as many processes as will compile at once.
-
-        Args:
-            request: What will be compiled.
-            dump: As `compile_model` takes it.
-            caches: As `compile_model` takes it.
-        """
-        self._dump = dump
-        self._caches = caches
-        #: What was compiled while passes asked what it would cost.
-        self._estimated: dict[Target, dict[bytes, Executable]] = {target: {} for target in (*request.targets, CPU)}
-        self._jobs = [
-            (bucket, target, libtpu)
-            for bucket in request.programs()
-            for target in request.targets
-            for libtpu in ((None,) if target.platform == "cpu" else request.libtpus or (None,))
-        ]
-        # One compile keeps about one core busy.
-        at_once = os.cpu_count() or 1
-        self._workers = {number: start_worker(job[1]) for number, job in enumerate(self._jobs[:at_once])}
-        self._pool = ThreadPoolExecutor(max_workers=at_once)
-        self._started: dict[int, Future[CompiledTarget]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        for worker in self._workers.values():
-            worker.close()
-
-    def estimator(self, target: Target) -> AbstractContextManager[LibtpuEstimator | None]:
-        """Returns who estimates what programs cost on a target, and leaves what it compiled whole for `start`."""
-        cache = self._caches and self._caches.estimates
-        return estimator_for(target, cache=cache, worker=self._idle_worker(target), made=self._estimated[target])
-
-    def _idle_worker(self, target: Target) -> Worker | None:
-        """A process that will compile for a target with the installed libtpu, and does nothing yet."""
-        for number, worker in self._workers.items():
-            if number not in self._started and self._jobs[number][1:] == (target, None) and worker.is_running:
-                return worker
-        return None
-
-    def start(self, bucket: Bucket, target: Target, program: OptimizedProgram) -> None:
-        """Begins to compile a program, and returns at once."""
-        for number, job in enumerate(self._jobs):
-            if job[:2] == (bucket, target):
-                self._started[number] = self._pool.submit(self._compile, number, program)
-
-    def finish(self) -> tuple[CompiledTarget, ...]:
-        """Waits until all is compiled.
-
-        Raises:
-            BackendError: A compiler refused a program.
-            CrashError: One ended its process.
-        """
-        return tuple(self._started[number].result() for number in range(len(self._jobs)))
-
-    def _compile(self, number: int, program: OptimizedProgram) -> CompiledTarget:
-        bucket, target, libtpu = self._jobs[number]
-        worker = self._workers.get(number)
-        start = time.perf_counter()
-        cache = self._caches and self._caches.executables
-        executable = None if libtpu else self._estimated[target].pop(program.main, None)
-        if executable is None:
-            executable = compile_program(
-                program.main,
-                target,
-                libtpu=libtpu,
-                worker=worker if worker is not None and worker.is_running else None,
-                cache=cache,
-            )
-        elif cache is not None:
-            keep_executable(executable, program.main, cache)
-        seconds = time.perf_counter() - start
-        if self._dump is not None:
-            name = ".".join(filter(None, (str(target), bucket_name(bucket), "hlo.txt")))
-            with replacing(self._dump / name) as replacement:
-                replacement.file.write(executable.hlo.encode())
-        cycles = count_cycles(executable.hlo, target.chip)
-        return CompiledTarget(bucket=bucket, executable=executable, cycles=cycles, seconds=seconds)
 
 
 def _place(target: Target, bucket: Bucket) -> str:
