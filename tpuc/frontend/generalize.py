@@ -256,6 +256,9 @@ def _vary(ops: Sequence[Any], inference: Inference) -> _Variation:
         values = [op.attributes[name] for op in ops]
         if first.name == "func.func" or len(set(map(str, values))) == 1:
             continue
+        if first.name == "stablehlo.custom_call":
+            target = ir.StringAttr(first.attributes["call_target_name"]).value
+            raise _misaligned(f"{target}, which tpuc does not see into, works on a dimension that varies", first)
         if name == "value" and first.name == "stablehlo.constant":
             constant = _constant(values, first, inference)
         else:
