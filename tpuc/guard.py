@@ -13,17 +13,23 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import IO
 
 from tpuc.errors import TpucError
+from tpuc.worker import die_with_parent
 
 #: Room for the name of the stage that the child is at.
 _STAGE_BYTES = 256
 _LAST_LINES = 10
-_INTERRUPTED = 130
+#: What asks a command to stop; it does so in order, and leaves nothing half written.
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+#: Ctrl-C reaches the child twice, from the terminal and from the parent, within a moment.
+_MOMENT_SECONDS = 1.0
 
 
 class Guard:
@@ -44,7 +50,8 @@ class Guard:
         self._verbose = verbose
         self._debug = debug
         self._stage = mmap.mmap(-1, _STAGE_BYTES)
-        self._interrupted = False
+        self._interrupted: float | None = None
+        self._stopped_by: int = signal.SIGINT
 
     def at(self, stage: str) -> None:
         """Tells the parent what the child is about to do, for the message after a crash.
@@ -52,7 +59,7 @@ class Guard:
         Raises:
             KeyboardInterrupt: Ctrl-C came before, and whatever ran then swallowed it.
         """
-        if self._interrupted:
+        if self._interrupted is not None:
             raise KeyboardInterrupt
         text = stage.encode()[: _STAGE_BYTES - 1]
         self._stage[: len(text) + 1] = text + b"\0"
@@ -61,7 +68,7 @@ class Guard:
         """Runs `work` in a child, and prints the error that it raises.
 
         Returns:
-            The exit code: 0; 1 after an error or a crash; 130 after Ctrl-C.
+            The exit code: 0; 1 after an error or a crash; 130 after Ctrl-C, 143 after SIGTERM.
         """
         with tempfile.TemporaryFile() as log:
             sys.stdout.flush()
@@ -80,7 +87,9 @@ class Guard:
             self.messages = os.fdopen(os.dup(2), "w", buffering=1)
             os.dup2(log.fileno(), 2)
         faulthandler.enable(log)
-        signal.signal(signal.SIGINT, self._interrupt)
+        die_with_parent()
+        for number in _STOPS:
+            signal.signal(number, self._interrupt)
         code = self._run(work)
         try:
             sys.stdout.flush()
@@ -88,16 +97,19 @@ class Guard:
             return 1
         return code
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        # Raised in a callback or under an import, the exception may get lost; the next stage raises it again.
-        self._interrupted = True
-        signal.default_int_handler(number, frame)
+    def _interrupt(self, number: int, _: FrameType | None) -> None:
+        now = time.monotonic()
+        self._stopped_by = number
+        if self._interrupted is None or now > self._interrupted + _MOMENT_SECONDS:
+            # Raised in a callback or under an import, the exception may get lost; the next stage raises it again.
+            self._interrupted = now
+            raise KeyboardInterrupt
 
     def _run(self, work: Callable[[], None]) -> int:
         try:
             work()
         except KeyboardInterrupt:
-            return _INTERRUPTED
+            return 128 + self._stopped_by
         except BrokenPipeError:
             return 1  # Whoever read our output has seen enough.
         except TpucError as error:
@@ -112,12 +124,17 @@ class Guard:
         return 0
 
     def _wait(self, child: int) -> int:
-        # Ctrl-C reaches the child as well, which ends by it; the parent only waits.
-        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # What asks the parent to end asks the child, which ends by it; the parent waits for that.
+        def pass_on(number: int, _: FrameType | None) -> None:
+            with suppress(ProcessLookupError):
+                os.kill(child, number)
+
+        previous = {number: signal.signal(number, pass_on) for number in _STOPS}
         try:
             return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         finally:
-            signal.signal(signal.SIGINT, previous)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
     def _tell(self, name: str, log: IO[bytes]) -> None:
         stage = self._stage[:].split(b"\0")[0].decode(errors="replace")

@@ -143,7 +143,7 @@ def serve(handlers: Mapping[str, Handler]) -> None:
     Args:
         handlers: For each value of a request's field `do`, the function that answers it.
     """
-    _die_with_parent()
+    die_with_parent()
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     # Whatever a library prints must not mix with the answers.
@@ -208,6 +208,9 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _die_with_parent() -> None:
-    # A worker that waits sees its input end; one that computes would go on.
+def die_with_parent() -> None:
+    """Lets this process be killed when the one that started it ends, even if that is killed itself.
+
+    One that waits for requests sees its input end; one that computes would go on.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
