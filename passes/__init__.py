@@ -13,6 +13,7 @@ from tpuc.passes.base import Estimator, Pass, PassContext, PassReport, run_passe
 from tpuc.passes.convert_arith import ConvertArith
 from tpuc.passes.cse import Cse
 from tpuc.passes.expand_c128 import ExpandC128
+from tpuc.passes.expand_i64_division import ExpandI64Division
 from tpuc.passes.fold_constants import FoldConstants
 from tpuc.passes.fold_transpose import FoldTranspose
 from tpuc.passes.fuse_affine import FuseAffine
@@ -54,6 +55,7 @@ PIPELINE: tuple[Pass, ...] = (
     ExpandC128(),  # before cse: it reads the parts of a number again and again
     Cse(),  # so that the others have less to go through
     NarrowIndices(),  # after cse: what is one value is narrowed once
+    ExpandI64Division(),  # after narrow-indices: most that divides is an index, and fits into 32 bits
     SimplifyArithmetic(),  # what computes nothing stands between operations that belong together
     UnbatchDot(),  # before simplify-shape, which turns the copy for a batch of one into a reshape
     SimplifyShape(),  # before fold-transpose: reshapes stand between transposes and products

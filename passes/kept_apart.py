@@ -76,16 +76,18 @@ class _Program:
 
     def is_read_again_and_again(self, row: Row) -> bool:
         """Whether operations that could be part of products compute a value for products of many columns alone."""
-        readers = self._readers[row]
-        if row in self._yielded or not all(
-            isinstance(reader.ops[0], stablehlo.DotGeneralOp) and reader.reads[0] == row for reader in readers
-        ):
+        products = [
+            op
+            for reader in self._readers[row]
+            if isinstance(op := reader.ops[0], stablehlo.DotGeneralOp) and reader.reads[0] == row
+        ]
+        if row in self._yielded or len(products) < len(self._readers[row]):
             return False
         own = self._computed_for(row)
         sources = {read for each in own for read in self._producers[each].reads}
         if any(map(self._is_product, sources)) or all(isinstance(self._producers[each].ops[0], _FREE) for each in own):
             return False
-        return sum(_columns(each.ops[0]) for each in readers) >= _LEAST_COLUMNS * _contracted(readers[0].ops[0])
+        return sum(map(_columns, products)) >= _LEAST_COLUMNS * _contracted(products[0])
 
     def _computed_for(self, row: Row) -> set[Row]:
         """A value, and what is computed for nothing but it, as far as it could be part of a product."""

@@ -138,8 +138,8 @@ def _cheap_loops(main: Main, found: Sequence[Layers], least: int, estimator: Est
         pending = estimator.loops_of(_with_loops(main.module, least))
         one_by_one = estimator.cycles_of([_prepared(_alone(main, found[0].first(_COMPARED)))])
         costs = pending.result()
-        loops = [costs and costs.loops.get("0")]
-        total = costs and costs.total
+        loops: Sequence[int | None] = [None if costs is None else costs.loops.get("0")]
+        total = None if costs is None else costs.total
     else:
         # Were one of them refused, all would have to be compiled again.
         alone = [_prepared(_alone(main, layers.first(_COMPARED))) for layers in found]

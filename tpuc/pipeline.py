@@ -240,7 +240,8 @@ def _optimize(
 def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports, caches: Caches | None) -> Explanation:
     """Says what the passes did for an executable, and estimates what the program would cost without them."""
     target = made.executable.target
-    with mlir.make_context() as context, estimator_for(target, cache=caches and caches.estimates) as estimator:
+    cache = None if caches is None else caches.estimates
+    with mlir.make_context() as context, estimator_for(target, cache=cache) as estimator:
         before = None
         if estimator is not None:
             module = lowered.module(target.platform, context, made.bucket)

@@ -48,6 +48,7 @@ FRAME = {
     "bf16_storage",
     "dataflow",
     "integer_ranges",
+    "kept_apart",
     "layers",
     "main",
     "padding",

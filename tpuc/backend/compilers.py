@@ -76,7 +76,7 @@ class Compilers:
 
     def estimator(self, target: Target) -> AbstractContextManager[LibtpuEstimator | None]:
         """Returns who estimates what programs cost on a target, and leaves what it compiled whole for `start`."""
-        cache = self._caches and self._caches.estimates
+        cache = None if self._caches is None else self._caches.estimates
         return estimator_for(target, cache=cache, worker=self._idle_worker(target), made=self._estimated[target])
 
     def _idle_worker(self, target: Target) -> Worker | None:
@@ -104,7 +104,7 @@ class Compilers:
     def _compile(self, number: int, program: OptimizedProgram) -> CompiledTarget:
         bucket, target, libtpu = self._jobs[number]
         worker = self._workers.get(number)
-        cache = self._caches and self._caches.executables
+        cache = None if self._caches is None else self._caches.executables
         executable = None if libtpu else self._estimated[target].pop(program.main, None)
         if executable is None:
             executable = compile_program(

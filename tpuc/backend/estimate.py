@@ -130,7 +130,7 @@ class LibtpuEstimator:
             cycles: int | None = json.loads(kept)
             return cycles
         executable = self._compile(program)
-        cycles = executable and (count_cycles(executable.hlo, self._target.chip).total or None)
+        cycles = None if executable is None else count_cycles(executable.hlo, self._target.chip).total or None
         self._keep(key, cycles)
         return cycles
 
