@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,16 +112,23 @@ def publish(name: str, result: Result, folder: Path = BENCH) -> int:
     return 0 if all(limit.kept for limit in result.limits) else 1
 
 
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Writes a table for a document, a line for each row."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def _table(result: Result) -> Table:
     table = Table(title=result.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for column in result.columns:
         table.add_column(column.title, justify="left" if column.text is str else "right")
     for row in result.rows:
-        table.add_row(*(_cell(column, row) for column in result.columns))
+        table.add_row(*(cell(column, row) for column in result.columns))
     return table
 
 
-def _cell(column: Column, row: Row) -> str:
+def cell(column: Column, row: Row) -> str:
+    """Writes what a row has in a column for people."""
     value = row.get(column.key)
     return "-" if value is None else column.text(value)
 

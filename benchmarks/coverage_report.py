@@ -6,6 +6,7 @@ import collections
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 
+from benchmarks.common import markdown_table
 from benchmarks.coverage_gaps import GAPS, Gap
 from benchmarks.coverage_results import CaseResult
 
@@ -47,12 +48,12 @@ def report(results: Sequence[CaseResult], totals: Mapping[str, int]) -> str:
         _HEAD,
         f"Measured with {versions}.\n",
         "## In figures\n",
-        _table(_FIGURES, list(_figures(results, totals))),
+        markdown_table(_FIGURES, list(_figures(results, totals))),
         "Operators by dtype, in samples:\n",
-        _table(_BY_DTYPE, list(_by_dtype(results))),
+        markdown_table(_BY_DTYPE, list(_by_dtype(results))),
         "## What is left\n",
         "A gap that closes is an error of `make coverage`, and of the test that tries its example.\n",
-        _table(("what", "cases", "in the way", "cause"), list(_gaps(results))),
+        markdown_table(("what", "cases", "in the way", "cause"), list(_gaps(results))),
         "## What torch.export refuses\n",
         _refused(results),
         "## Models and layers\n",
@@ -141,8 +142,3 @@ def _refused(results: Sequence[CaseResult]) -> str:
 def _names(suite: str, results: Sequence[CaseResult]) -> str:
     names = [f"`{name}`" for name, cases in _by_name(suite, results).items() if _outcome(cases) == "ok"]
     return f"{SUITES[suite].capitalize()} that are ok ({len(names)}): {', '.join(names)}.\n"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

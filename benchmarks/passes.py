@@ -29,7 +29,7 @@ from torch.export import export
 
 import tpuc.passes
 from benchmarks import examples
-from benchmarks.common import BENCH, ROOT, Column, Result, ignore_known_warnings, publish
+from benchmarks.common import BENCH, ROOT, Column, Result, ignore_known_warnings, markdown_table, publish
 from tpuc import mlir
 from tpuc.backend.caches import Caches
 from tpuc.backend.compile import compile_in, start_worker
@@ -254,21 +254,21 @@ def report(measured: Sequence[Measured]) -> str:
     parts = [
         _HEAD,
         f"Measured with {', '.join(sorted(versions))}.\n",
-        _table(
+        markdown_table(
             ("column", "model", "cycles", "temporaries", "arguments"),
             [(model.name, model.title, f"{each.whole.cycles:,}", *_sizes(each.whole)) for model, each in models],
         ),
         "## The passes, in their order\n",
-        _table(("", "pass", "what it does", "why it stands there"), list(_passes())),
+        markdown_table(("", "pass", "what it does", "why it stands there"), list(_passes())),
         "## What each buys\n",
         _BOUGHT,
-        _table(
+        markdown_table(
             ("without", *(model.name for model, _ in models)),
             [(f"`{name}`", *(_cell(each.without.get(name), each.whole) for _, each in models)) for name in _TAKEN_OUT],
         ),
         "## What each precision buys\n",
         _PRECISIONS,
-        _table(
+        markdown_table(
             ("precision", *(model.name for model, _ in models)),
             [
                 (f"`{mode}`", *(_precision_cell(each.precisions.get(mode), each.whole) for _, each in models))
@@ -331,11 +331,6 @@ def _precision_cell(figures: Figures | None, whole: Figures) -> str:
 
 def _sizes(figures: Figures) -> tuple[str, str]:
     return f"{figures.temp_bytes / (1 << 20):.1f} MiB", f"{figures.argument_bytes / (1 << 20):,.0f} MiB"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def read_measured() -> list[Measured]:

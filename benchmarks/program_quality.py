@@ -2,6 +2,7 @@
 
     python -m benchmarks.program_quality
     python -m benchmarks.program_quality --program sdxl-unet
+    python -m benchmarks.program_quality --only-write    # docs/program_quality.md, without measuring
 
 Each program is brought to StableHLO in several ways, by tpuc, by torch-mlir and by torchax as they come, and by hand in
 JAX, and compiled for the same chip by the same libtpu. What counts is how many cycles the compiler says each takes; a
@@ -10,10 +11,13 @@ Mosaic kernel, of which it says nothing, is counted at twice its roofline. Nothi
 The roofline of a program is max(FLOPs of its products / peak, bytes of its arguments and results / bandwidth): what the
 chip cannot do without. FLOPs are PyTorch's own count. More than 100% of it is possible: of a table of embeddings only
 some rows are read, and the compiler's estimate leaves out what is fetched while something else is computed.
+
+The figures are kept in docs/program_quality.json, which other programs' stay in when one is measured again.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import multiprocessing
 import sys
@@ -22,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +42,15 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 import tpuc
 from benchmarks import examples
 from benchmarks.common import (
+    ROOT,
     Column,
     Limit,
     Result,
     Row,
+    cell,
     count_text,
     ignore_known_warnings,
+    markdown_table,
     publish,
     ratio_text,
     seconds_text,
@@ -55,6 +63,7 @@ from tpuc.fake import fake_weights
 from tpuc.passes import parse_pipeline, run_passes
 from tpuc.report.cycles import count_cycles
 from tpuc.report.summary import bytes_text
+from tpuc.runtime.files import replacing
 from tpuc.targets import Target
 
 #: A JAX function and the shapes of its arguments.
@@ -63,6 +72,10 @@ ByHand = tuple[Callable[..., Any], tuple[Any, ...]]
 #: XLA reads no arith constants, which torch-mlir leaves behind: without this much, nothing of it compiles.
 _READABLE = "convert-arith"
 _MIB = 1 << 20
+FIGURES = ROOT / "docs" / "program_quality.json"
+DOCUMENT = FIGURES.with_suffix(".md")
+#: What the figures depend on, beside this repository.
+_PACKAGES = ("torch", "jax", "jaxlib", "libtpu", "torch-mlir", "torchax")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,6 +340,41 @@ def limits_of(program: Program, by_tpuc: Row) -> list[Limit]:
     return [*limits, Limit(what=f"{program.title}, {program.target}, to the best", value=by_tpuc["ratio"], limit=1.0)]
 
 
+def read_measured() -> dict[str, list[Row]]:
+    """Reads the rows of all programs that have been measured, by the program's name."""
+    found: dict[str, list[Row]] = json.loads(FIGURES.read_bytes()) if FIGURES.is_file() else {}
+    return {program.name: found[program.name] for program in PROGRAMS if program.name in found}
+
+
+def document(measured: Mapping[str, Sequence[Row]]) -> str:
+    """Writes docs/program_quality.md."""
+    rows = [row for found in measured.values() for row in found]
+    versions = sorted({row["versions"] for row in rows})
+    table = markdown_table(
+        [column.title for column in _COLUMNS], ([cell(column, row) for column in _COLUMNS] for row in rows)
+    )
+    limits = [
+        limit
+        for program in PROGRAMS
+        if program.name in measured
+        for limit in limits_of(program, measured[program.name][0])
+    ]
+    asked = "".join(f"- {limit}\n" for limit in limits)
+    return "\n".join([_HEAD, f"Measured with {'; '.join(versions)}.\n", table, "## What is asked\n", asked])
+
+
+_HEAD = """\
+# How good the programs are
+
+The same model brought to a TPU's compiler in several ways; written by `make bench-quality`. Do not edit.
+
+Cycles are libtpu's own estimates for one chip; nothing was run. A Mosaic kernel, which has none, counts as twice its
+roofline, and stands in "in kernels" too. "To best" is the ratio to the best of the other ways. The roofline is
+max(FLOPs / peak, bytes / bandwidth) over the estimate. "Compile" is all of it, from the module in memory to the
+executable, on 2 cores.
+"""
+
+
 @click.command()
 @click.option(
     "--program",
@@ -335,18 +383,33 @@ def limits_of(program: Program, by_tpuc: Row) -> list[Limit]:
     type=click.Choice([program.name for program in PROGRAMS]),
     help="Only this program; may be given several times.",
 )
-def main(names: Sequence[str]) -> None:
+@click.option("--only-write", is_flag=True, help="Write docs/program_quality.md from what was measured before.")
+def main(names: Sequence[str], only_write: bool) -> None:
     """Compare every program."""
     ignore_known_warnings()
-    rows: list[Row] = []
-    limits: list[Limit] = []
     for program in PROGRAMS:
-        if not names or program.name in names:
-            found = list(compare(program))
-            rows += found
-            limits += limits_of(program, found[0])
+        if not only_write and (not names or program.name in names):
+            _keep(program, list(compare(program)))
+    measured = read_measured()
+    with replacing(DOCUMENT) as replacement:
+        replacement.file.write(document(measured).encode())
+    chosen = [program for program in PROGRAMS if program.name in measured and (not names or program.name in names)]
     title = "Programs by the TPU compiler's own estimate; nothing was run"
-    sys.exit(publish("program_quality", Result(title=title, columns=_COLUMNS, rows=rows, limits=limits)))
+    result = Result(
+        title=title,
+        columns=_COLUMNS,
+        rows=[row for program in chosen for row in measured[program.name]],
+        limits=[limit for program in chosen for limit in limits_of(program, measured[program.name][0])],
+    )
+    sys.exit(publish("program_quality", result))
+
+
+def _keep(program: Program, rows: Sequence[Row]) -> None:
+    """Puts the rows of a program in the place of older ones."""
+    versions = ", ".join(f"{package} {version(package)}" for package in _PACKAGES)
+    kept = [{**row, "versions": versions} for row in rows]
+    with replacing(FIGURES) as replacement:
+        replacement.file.write(json.dumps({**read_measured(), program.name: kept}, indent=1).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def _is_64_bit(type_: ir.RankedTensorType) -> bool:
 
 
 def _is_unsigned(type_: ir.RankedTensorType) -> bool:
-    return bool(type_.element_type.is_unsigned)
+    return isinstance(type_.element_type, ir.IntegerType) and type_.element_type.is_unsigned
 
 
 def _unsigned(type_: ir.RankedTensorType) -> ir.RankedTensorType:

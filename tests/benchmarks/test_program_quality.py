@@ -8,12 +8,15 @@ from torch import nn
 
 from benchmarks.examples import Example
 from benchmarks.program_quality import (
+    DOCUMENT,
     PROGRAMS,
     ByHand,
     Program,
     compare,
     count_flops,
+    document,
     limits_of,
+    read_measured,
     roofline_cycles,
 )
 from tpuc.targets import Target
@@ -90,3 +93,9 @@ def test_flops_are_those_of_products() -> None:
 
 def test_the_names_of_the_programs_are_their_own() -> None:
     assert len({program.name for program in PROGRAMS}) == len(PROGRAMS)
+
+
+def test_the_document_says_what_was_measured_last() -> None:
+    assert DOCUMENT.read_text() == document(read_measured()), (
+        "write it with python -m benchmarks.program_quality --only-write"
+    )
