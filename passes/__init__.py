@@ -18,6 +18,7 @@ from tpuc.passes.fold_constants import FoldConstants
 from tpuc.passes.fold_transpose import FoldTranspose
 from tpuc.passes.fuse_affine import FuseAffine
 from tpuc.passes.hoist_weights import HoistWeights
+from tpuc.passes.merge_products import MergeProducts
 from tpuc.passes.narrow_f64 import NarrowF64
 from tpuc.passes.narrow_indices import NarrowIndices
 from tpuc.passes.pad_dynamic import PadDynamic
@@ -69,6 +70,7 @@ PIPELINE: tuple[Pass, ...] = (
     AttentionKernel(),  # after cse: queries and keys are rotated by the same tables, not by equal ones
     Cse(),  # each kernel lays out the same masks and tables anew
     FuseAffine(),  # after attention-kernel, which takes the scale of the queries itself
+    MergeProducts(),  # after fuse-affine, which scales weights one by one; before pad-to-tiles: together they fill more
     PadToTiles(),  # late: what else a product would meet is settled
     WidthToChannels(),  # before space-to-depth, which would hide the first convolution from it
     SpaceToDepth(),  # late too: it asks what a convolution costs as it will be

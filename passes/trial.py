@@ -12,7 +12,7 @@ from tpuc.passes.base import Estimator, PassContext
 from tpuc.passes.hoist_weights import hoist_weights
 from tpuc.passes.main import Main, new_function
 from tpuc.passes.rewrite import Tensor
-from tpuc.passes.weight_only import Weights, clone_into
+from tpuc.passes.weight_only import Weights, clone_into, slice_back
 
 #: Builds what stands in for an operation, before it.
 Rewrite = Callable[[ir.OpView], Tensor]
@@ -109,12 +109,13 @@ class Trials:
 
 def _alone(ops: Sequence[ir.OpView], weights: Weights) -> ir.Module:
     """Makes a program of copies of operations of one block, whose results are what the rest of the block reads."""
-    ops = sorted(ops, key=cmp_to_key(_compare_places))
     made = {result for op in ops for result in op.results}
-    read = list(dict.fromkeys(operand for op in ops for operand in op.operands if operand not in made))
+    ops = sorted(ops, key=cmp_to_key(_compare_places))
+    results = [result for op in ops for result in op.results if len(ops) == 1 or _is_read_outside(result, made)]
+    # By what they read, not by their places: equal groups in different places make equal programs.
+    ops, read = slice_back(results, lambda value: value not in made)
     kinds = ["weight" if weights.is_weight_only(each) else "input" for each in read]
     names = [f"{kind}:{number}" for number, kind in enumerate(kinds)]
-    results = [result for op in ops for result in op.results if len(ops) == 1 or _is_read_outside(result, made)]
     with ops[0].context, ir.Location.unknown():
         module = ir.Module.create()
         main = new_function(module, "main", [each.type for each in read], names, [each.type for each in results])
