@@ -13,13 +13,13 @@ from tpuc.passes.roll_layers import RollLayers
 from tpuc.runtime.dtypes import Array
 from tpuc.targets import Target
 
-from .estimators import NothingPays, Refuses
+from .estimators import NothingPays, OneByOne, Refuses
 from .evaluation import evaluate, make_inputs
 
 V5E = Target.parse("v5e")
 
 
-class FewerProductsPay:
+class FewerProductsPay(OneByOne):
     """Takes a program for the cheaper, the fewer products it has, and keeps what it was asked."""
 
     def __init__(self) -> None:
