@@ -142,7 +142,7 @@ class _Product:
         summed = math.prod(self.op.lhs.type.shape[each] for each in numbers.lhs_contracting_dimensions)
         flops = 2 * math.prod(self.op.result.type.shape) * summed
         bytes_ = sum(spec_of(each.type, "").nbytes for each in tensors)
-        return bytes_ / chip.hbm_bytes_per_second > flops / chip.peak_flops_per_second["bf16"]
+        return bool(bytes_ / chip.hbm_bytes_per_second > flops / chip.peak_flops_per_second["bf16"])
 
 
 def _biased(product: Tensor, dimension: int, weights: Weights) -> tuple[Tensor | None, Tensor]:
@@ -267,7 +267,7 @@ def _merge(products: Sequence[_Product]) -> None:
     with first.op.location, ir.InsertionPoint(first.op):
         weight = _Joiner().join([product.op.rhs for product in products], first.columns)
         value = rebuild(first.op, [first.op.lhs, weight], tensor_type(shape, first.op.result.type.element_type))
-        results = [product.op.result for product in products]
+        results: list[Tensor] = [product.op.result for product in products]
         if len(biases) == len(products):
             value = stablehlo.add(value, broadcast(_Joiner().join(biases, 0), shape, [dimension]))
             results = [product.sum for product in products]

@@ -134,7 +134,7 @@ def _with_readers(value: Tensor) -> Sequence[ir.OpView]:
     while todo:
         each = todo.pop()
         op = defining_op(each)
-        if each in found or not has_one_use(each) or not isinstance(op, (*_PRODUCTS, *_BETWEEN)):
+        if op is None or each in found or not has_one_use(each) or not isinstance(op, (*_PRODUCTS, *_BETWEEN)):
             continue
         found[each] = op
         if not isinstance(op, _PRODUCTS):
