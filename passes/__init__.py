@@ -30,6 +30,7 @@ from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
 from tpuc.passes.simplify_shape import SimplifyShape
 from tpuc.passes.space_to_depth import SpaceToDepth
 from tpuc.passes.unbatch_dot import UnbatchDot
+from tpuc.passes.weight_layout import WeightLayout
 from tpuc.passes.width_to_channels import WidthToChannels
 
 __all__ = [
@@ -72,6 +73,7 @@ PIPELINE: tuple[Pass, ...] = (
     WidthToChannels(),  # before space-to-depth, which would hide the first convolution from it
     SpaceToDepth(),  # late too: it asks what a convolution costs as it will be
     RollLayers(),  # after all that looks at one operation: each layer must have become what the others are
+    WeightLayout(),  # before hoist-weights, which leaves reshapes and transposes of weights in the program
     HoistWeights(),  # last: the others look for patterns in what it takes away
 )
 

@@ -96,11 +96,23 @@ def hoist_weights(module: ir.Module) -> int:
     """Rewrites a module in place, and says how many tensors are prepared."""
     main = Main(module)
     known, _ = weights_and_constants(main)
-    hoisted = list(_worth_preparing(main, known))
+    return prepare(main, list(_worth_preparing(main, known)))
+
+
+def prepare(main: Main, values: Iterable[Tensor]) -> int:
+    """Moves what computes values out of `@main`, into functions that prepare arguments in their place.
+
+    Args:
+        main: `@main` of the module.
+        values: Results of operations in it, which depend on nothing but weights that are its arguments.
+
+    Returns:
+        How many tensors are prepared: values that are computed alike, of the same weights, are one.
+    """
     names = dict(zip(main.block.arguments, main.argument_names, strict=True))
     functions: dict[str, Function] = {}  # by what they compute, of which weights
     prepared: dict[Tensor, Function] = {}
-    for value in hoisted:
+    for value in values:
         ops, leaves = slice_back([value], lambda each: each in names)
         function = new_preparation(main, [leaf.type for leaf in leaves], [names[leaf] for leaf in leaves], value.type)
         clone_into(function, ops, leaves, [value])
