@@ -31,9 +31,22 @@ After:
 The reshape that is left in the program is none to the compiler: both shapes have the same layout. What reads a weight
 is compiled alone for the target, before and after, and the weight is stored in the other shape where that costs less.
 
-Why not let the compiler choose layouts (`mhlo.layout_mode = "auto"`), for the runtime to bring weights into: it was
-measured, and does not do as well. It has no layout for a weight that is split and turned, and a choice for one weight
-changes how the rest is scheduled. Shapes also work through every plugin, and need nothing of the runtime.
+Why not let the compiler choose layouts (`mhlo.layout_mode = "auto"`), for the runtime to bring weights into: it has no
+layout for a weight that is split and turned, and does worse on some models. Shapes also work through every plugin, and
+need nothing of the runtime.
+
+Measured, in estimated cycles of whole programs: as they were, with "auto", and with this pass.
+
+    BERT-base, f32, batch 1, v5e               509,273     509,273     507,401
+    ResNet-50, f32, batch 1, v5e               349,589     343,283     342,174
+    EfficientNet-Lite0, f32, batch 1, v5e      590,753     593,578     588,720 *
+    ResNet-50, bf16, batch 64, v5p           6,833,224   6,839,875   6,827,659 *
+
+    * All that is rearranged was stored that way, without trials, and no kernel as a matrix.
+
+For MiniLM and for four layers of LLaMA "auto" changes nothing, and nothing is rearranged. In ResNet-50, f32, three
+forms of kernels pay when they are tried alone: 16,196 cycles become 14,401, 12,793 become 12,302, and 8,635 become
+7,404. All kernels of one position as matrices, whether they pay alone or not, would make it 340,924.
 """
 
 from __future__ import annotations
