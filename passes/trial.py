@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cmp_to_key
 
 from jaxlib.mlir import ir
@@ -16,6 +16,8 @@ from tpuc.passes.weight_only import Weights, clone_into, slice_back
 
 #: Builds what stands in for an operation, before it.
 Rewrite = Callable[[ir.OpView], Tensor]
+#: Rewrites a program of copies of operations in place; it is told what stands there for each of their values.
+ProgramRewrite = Callable[[ir.Module, Mapping[Tensor, Tensor]], None]
 
 #: A rewrite must save this part of the cycles: smaller differences are within what estimates are worth.
 _LEAST_GAIN = 0.02
@@ -71,7 +73,7 @@ class Trials:
 
     def best(self, op: ir.OpView, rewrites: Sequence[Rewrite]) -> Rewrite | None:
         """Returns the rewrite of an operation that costs the least, or None if none is worth it."""
-        modules = [_alone([op], self._weights), *(self._rewritten(op, rewrite) for rewrite in rewrites)]
+        modules = [_alone([op], self._weights)[0], *(self._rewritten(op, rewrite) for rewrite in rewrites)]
         cycles, *others = self._estimator.cycles_of(modules)
         if cycles is None:
             return None
@@ -84,7 +86,7 @@ class Trials:
 
     def _rewritten(self, op: ir.OpView, rewrite: Rewrite) -> ir.Module:
         """The program that computes only this, rewritten."""
-        module = _alone([op], self._weights)
+        module, _ = _alone([op], self._weights)
         copy = Main(module).block.operations[0]
         with copy.location, ir.InsertionPoint(copy):
             copy.results[0].replace_all_uses_with(rewrite(copy))
@@ -98,17 +100,26 @@ class Trials:
             ops: The operations of `@main`, in any order.
             rewrite: Rewrites, in place, a program of nothing but copies of them.
         """
-        before, after = _alone(ops, self._weights), _alone(ops, self._weights)
+        return self.pays_with_copies(ops, lambda program, _: rewrite(program))
+
+    def pays_with_copies(self, ops: Sequence[ir.OpView], rewrite: ProgramRewrite) -> bool:
+        """Says what `pays` does, for a rewrite that must know which copy is whose."""
+        before, _ = _alone(ops, self._weights)
+        after, copies = _alone(ops, self._weights)
         with after.context:
-            rewrite(after)
+            rewrite(after, copies)
         hoist_weights(before)
         hoist_weights(after)
         old, new = self._estimator.cycles_of([before, after])
         return old is not None and new is not None and new < old * (1 - _LEAST_GAIN)
 
 
-def _alone(ops: Sequence[ir.OpView], weights: Weights) -> ir.Module:
-    """Makes a program of copies of operations of one block, whose results are what the rest of the block reads."""
+def _alone(ops: Sequence[ir.OpView], weights: Weights) -> tuple[ir.Module, dict[Tensor, Tensor]]:
+    """Makes a program of copies of operations of one block, whose results are what the rest of the block reads.
+
+    Returns:
+        The program, and what stands in it for each value of theirs.
+    """
     made = {result for op in ops for result in op.results}
     ops = sorted(ops, key=cmp_to_key(_compare_places))
     results = [result for op in ops for result in op.results if len(ops) == 1 or _is_read_outside(result, made)]
@@ -119,8 +130,8 @@ def _alone(ops: Sequence[ir.OpView], weights: Weights) -> ir.Module:
     with ops[0].context, ir.Location.unknown():
         module = ir.Module.create()
         main = new_function(module, "main", [each.type for each in read], names, [each.type for each in results])
-        clone_into(main, ops, read, results)
-    return module
+        copies = clone_into(main, ops, read, results)
+    return module, copies
 
 
 def _compare_places(one: ir.OpView, other: ir.OpView) -> int:

@@ -100,8 +100,12 @@ def slice_back(values: Sequence[Tensor], is_leaf: Callable[[Tensor], bool]) -> t
 
 def clone_into(
     function: Function, ops: Iterable[ir.OpView], leaves: Sequence[Tensor], results: Sequence[Tensor]
-) -> None:
-    """Gives an empty function copies of operations, with its arguments for the leaves, and lets it return results."""
+) -> dict[Tensor, Tensor]:
+    """Gives an empty function copies of operations, with its arguments for the leaves, and lets it return results.
+
+    Returns:
+        What stands for each value in the function.
+    """
     new: dict[Tensor, Tensor] = dict(zip(leaves, function.block.arguments, strict=True))
     with ir.InsertionPoint(function.block):
         for op in ops:
@@ -111,3 +115,4 @@ def clone_into(
             new.update(zip(op.results, copy.results, strict=True))
         with function.op.location:
             func.ReturnOp([new[result] for result in results])
+    return new

@@ -171,12 +171,28 @@ def test_what_does_not_pay_stays(estimator: NothingPays | Refuses | None) -> Non
     assert text.count("stablehlo.dot_general") == 2
 
 
-def test_equal_layers_are_asked_about_once_and_roll() -> None:
-    layers = 9
-    program = Program()
-    program.line("%half = stablehlo.constant dense<0.5> : tensor<4x8xf32>")
+class OnlyOneLayerPays(OneByOne):
+    """Takes a merge for one that pays in a program of one layer, and for one that changes nothing in longer ones."""
+
+    def cycles(self, module: ir.Module) -> int:
+        products = len(mlir.find(module, "stablehlo.dot_general"))
+        return products if products <= 3 else 100
+
+
+def test_a_merge_must_pay_in_several_layers_too() -> None:
+    one, _ = _layers(1)
+    two, value = _layers(2)
+    _, fired = _merge(one.returning("z0"), OnlyOneLayerPays())
+    assert fired == {"merged": 2}
+    _, fired = _merge(two.returning(value), OnlyOneLayerPays())
+    assert fired == {}
+
+
+def _layers(count: int) -> tuple[Program, str]:
+    """A program of layers that each have a gate, and the name of what the last one gives."""
+    program = Program().line("%half = stablehlo.constant dense<0.5> : tensor<4x8xf32>")
     value = "x"
-    for number in range(layers):
+    for number in range(count):
         for name in "abcde":
             program.weight(f"{name}{number}", "8x8xf32" if name < "d" else "8xf32")
         program.product(f"p{number}", value, f"a{number}").product(f"q{number}", value, f"b{number}")
@@ -186,6 +202,12 @@ def test_equal_layers_are_asked_about_once_and_roll() -> None:
         program.product(f"y{number}", f"h{number}", f"c{number}")
         program.line(f"%z{number} = stablehlo.tanh %y{number} : tensor<4x8xf32>")
         value = f"z{number}"
+    return program, value
+
+
+def test_equal_layers_are_asked_about_once_and_roll() -> None:
+    layers = 9
+    program, value = _layers(layers)
     estimator = FewerProductsPay()
     with mlir.make_context() as context:
         module = mlir.parse(program.returning(value), context)
@@ -193,7 +215,7 @@ def test_equal_layers_are_asked_about_once_and_roll() -> None:
         before = evaluate(module, inputs)
         passed = PassContext(target=V5E, estimator=estimator)
         assert MergeProducts().run(module, passed) == {"merged": 2 * layers}
-        assert len(set(estimator.asked)) == 2  # as they are, and merged
+        assert len(estimator.asked) == 4  # one layer and all of them, as they are and merged
         assert RollLayers(mode="always").run(module, passed) == {"loops": 1, "rolled_layers": layers}
         _assert_same(before, evaluate(module, inputs))
         run_passes(module, [HoistWeights()], V5E)
