@@ -300,7 +300,7 @@ class _Merge:
     def __call__(self, program: ir.Module, copies: Mapping[Tensor, Tensor]) -> None:
         """Rewrites the program in place."""
         main = Main(program)
-        product_of = {product.op.result: product for product in _products(main, Weights(main))}
+        product_of: dict[Tensor, _Product] = {product.op.result: product for product in _products(main, Weights(main))}
         for group in self.groups:
             _merge([product_of[copies[op.results[0]]] for op in group.ops])
         erase_dead(main.block)
