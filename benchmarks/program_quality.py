@@ -371,7 +371,7 @@ The same model brought to a TPU's compiler in several ways; written by `make ben
 Cycles are libtpu's own estimates for one chip; nothing was run. A Mosaic kernel, which has none, counts as twice its
 roofline, and stands in "in kernels" too. "To best" is the ratio to the best of the other ways. The roofline is
 max(FLOPs / peak, bytes / bandwidth) over the estimate. "Compile" is all of it, from the module in memory to the
-executable, on 2 cores.
+executable, on 2 cores; unlike the other figures it depends on what else the machine did.
 """
 
 
