@@ -46,6 +46,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from jaxlib.mlir import ir
@@ -93,7 +94,10 @@ class MergeProducts(Pass):
             alike[group.likeness].append(group)
         merged = 0
         for groups in alike.values():
-            if all(trials.pays_with_copies(_region(tried, main), _Merge(tried)) for tried in _tried(groups, main)):
+            if all(
+                trials.pays_with_copies(_region(tried, main), partial(_merge_copies, tried))
+                for tried in _tried(groups, main)
+            ):
                 for group in groups:
                     _merge(group.products)
                     merged += len(group.products)
@@ -291,19 +295,13 @@ def _is_argument(value: Tensor) -> bool:
     return isinstance(value.owner, ir.Block)
 
 
-@dataclass(frozen=True, kw_only=False)
-class _Merge:
+def _merge_copies(groups: Sequence[_Group], program: ir.Module, copies: Mapping[Tensor, Tensor]) -> None:
     """Merges the copies of groups in a trial's program."""
-
-    groups: Sequence[_Group]
-
-    def __call__(self, program: ir.Module, copies: Mapping[Tensor, Tensor]) -> None:
-        """Rewrites the program in place."""
-        main = Main(program)
-        product_of: dict[Tensor, _Product] = {product.op.result: product for product in _products(main, Weights(main))}
-        for group in self.groups:
-            _merge([product_of[copies[op.results[0]]] for op in group.ops])
-        erase_dead(main.block)
+    main = Main(program)
+    product_of: dict[Tensor, _Product] = {product.op.result: product for product in _products(main, Weights(main))}
+    for group in groups:
+        _merge([product_of[copies[op.results[0]]] for op in group.ops])
+    erase_dead(main.block)
 
 
 def _merge(products: Sequence[_Product]) -> None:

@@ -135,14 +135,14 @@ def _cheap_loops(main: Main, found: Sequence[Layers], least: int, estimator: Est
     """
     if len(found) == 1:
         # With its loop the program is what will be compiled, if the loop stays: it need not be compiled again.
-        pending = estimator.loops_of(_with_loops(main.module, least))
+        pending = estimator.loops_of(_with_loops(mlir.copy(main.module), least))
         one_by_one = estimator.cycles_of([_prepared(_alone(main, found[0].first(_COMPARED)))])
         costs = pending.result()
         loops: Sequence[int | None] = [None if costs is None else costs.loops.get("0")]
         total = None if costs is None else costs.total
     else:
         # Were one of them refused, all would have to be compiled again.
-        alone = [_prepared(_alone(main, layers.first(_COMPARED))) for layers in found]
+        alone = [_alone(main, layers.first(_COMPARED)) for layers in found]
         alone += [_with_loops(_alone(main, layers), least) for layers in found]
         cycles = estimator.cycles_of([_prepared(each) for each in alone])
         one_by_one, loops = cycles[: len(found)], cycles[len(found) :]
@@ -162,11 +162,10 @@ def _costs_little(loop: float, layers: float, total: float | None) -> bool:
 
 
 def _with_loops(module: ir.Module, least: int) -> ir.Module:
-    """Copies a program, and makes loops of all its layers."""
-    copy = mlir.copy(module)
-    main = Main(copy)
+    """Makes loops of all layers of a program."""
+    main = Main(module)
     _roll_all(main, find_layers(main, least))
-    return copy
+    return module
 
 
 def _prepared(module: ir.Module) -> ir.Module:

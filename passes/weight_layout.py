@@ -63,13 +63,12 @@ from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.hoist_weights import is_worth_preparing, prepare
 from tpuc.passes.main import Main
 from tpuc.passes.rewrite import Tensor, captured_values, defining_op
-from tpuc.passes.tensors import ELEMENTWISE, has_one_use, reshape, squeeze
+from tpuc.passes.tensors import ELEMENTWISE, PRODUCTS, has_one_use, reshape, squeeze
 from tpuc.passes.trial import Trials
 from tpuc.passes.weight_only import Weights, slice_back
 
 #: What moves elements and changes none.
 _REARRANGING = (stablehlo.ReshapeOp, stablehlo.TransposeOp)
-_PRODUCTS = (stablehlo.ConvolutionOp, stablehlo.DotGeneralOp)
 #: What may stand between a product and what the compiler computes with it.
 _BETWEEN = (*ELEMENTWISE, stablehlo.ReshapeOp, stablehlo.SliceOp, stablehlo.TransposeOp)
 
@@ -143,14 +142,14 @@ def _with_readers(value: Tensor) -> Sequence[ir.OpView]:
     ops, _ = _rearranging(value)
     readers = _readers(value)
     found = {op.results[0]: op for op in (*ops, *readers)}
-    todo = [operand for op in readers if not isinstance(op, _PRODUCTS) for operand in op.operands]
+    todo = [operand for op in readers if not isinstance(op, PRODUCTS) for operand in op.operands]
     while todo:
         each = todo.pop()
         op = defining_op(each)
-        if op is None or each in found or not has_one_use(each) or not isinstance(op, (*_PRODUCTS, *_BETWEEN)):
+        if op is None or each in found or not has_one_use(each) or not isinstance(op, (*PRODUCTS, *_BETWEEN)):
             continue
         found[each] = op
-        if not isinstance(op, _PRODUCTS):
+        if not isinstance(op, PRODUCTS):
             todo.extend(op.operands)
     return list(found.values())
 

@@ -1,6 +1,6 @@
 """Summing the compiler's estimates: loops, branches, calls and kernels."""
 
-from tpuc.report.cycles import Cycles, count_cycles
+from tpuc.report.cycles import Cycles, count_cycles, count_with_loops
 from tpuc.targets import Target
 
 _COST = 'backend_config={"window_config":{"estimated_cycles":"%d"}}'
@@ -50,6 +50,14 @@ def test_an_operation_counts_as_often_as_it_runs() -> None:
 def test_the_compilers_own_trip_count_wins() -> None:
     known = _HLO.replace("body=%body", 'body=%body, backend_config={"known_trip_count":{"n":"3"}}')
     assert count_cycles(known).estimated == 1000 + 3 * 15 + 100 + 1
+
+
+def test_a_loop_with_a_name_is_counted_apart() -> None:
+    named = _HLO.replace("body=%body", 'body=%body, frontend_attributes={other="1",tpuc.loop="layers"}')
+    whole, loops = count_with_loops(named)
+    assert whole == count_cycles(_HLO)
+    assert {name: cycles.estimated for name, cycles in loops.items()} == {"layers": 7 * 15}
+    assert count_with_loops(_HLO) == (whole, {})
 
 
 def test_a_loop_without_a_bound_is_said() -> None:

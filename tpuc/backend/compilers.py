@@ -58,7 +58,7 @@ class Compilers:
             for target in request.targets
             for libtpu in ((None,) if target.platform == "cpu" else request.libtpus or (None,))
         ]
-        # One compile keeps about one core busy.
+        # Each keeps a core busy, or more; with more of them they would wait for each other.
         at_once = os.cpu_count() or 1
         self._workers = {number: start_worker(job[1]) for number, job in enumerate(self._jobs[:at_once])}
         self._pool = ThreadPoolExecutor(max_workers=at_once)

@@ -23,7 +23,7 @@ from tpuc.errors import BackendError, CrashError
 from tpuc.passes.base import LoopCosts
 from tpuc.passes.hoist_weights import hoist_weights
 from tpuc.program import take_apart
-from tpuc.report.cycles import count_cycles, count_loop_cycles
+from tpuc.report.cycles import count_cycles, count_with_loops
 from tpuc.runtime.cache import Cache, cache_key
 from tpuc.targets import Target
 from tpuc.worker import Worker
@@ -145,11 +145,8 @@ class LibtpuEstimator:
             return None
         if self._made is not None:
             self._made[program] = executable
-        loops = count_loop_cycles(executable.hlo, self._target.chip)
-        costs = LoopCosts(
-            total=count_cycles(executable.hlo, self._target.chip).total,
-            loops={name: cycles.total for name, cycles in loops.items()},
-        )
+        whole, loops = count_with_loops(executable.hlo, self._target.chip)
+        costs = LoopCosts(total=whole.total, loops={name: cycles.total for name, cycles in loops.items()})
         self._keep(key, asdict(costs))
         return costs
 

@@ -94,14 +94,18 @@ def count_cycles(hlo: str, chip: Chip | None = None) -> Cycles:
     return _Program(hlo, chip).entry()
 
 
-def count_loop_cycles(hlo: str, chip: Chip | None = None) -> dict[str, Cycles]:
-    """Sums the estimates of each loop with all its turns, by the name that its frontend attribute `tpuc.loop` gives.
+def count_with_loops(hlo: str, chip: Chip | None = None) -> tuple[Cycles, dict[str, Cycles]]:
+    """Sums the estimates over an optimized HLO module, and over loops in it.
 
     Args:
-        hlo: An optimized HLO module as text.
+        hlo: The module as text.
         chip: As for `count_cycles`.
+
+    Returns:
+        The sum, and that of each loop with all its turns, by the name that its frontend attribute `tpuc.loop` gives.
     """
-    return _Program(hlo, chip).named_loops()
+    program = _Program(hlo, chip)
+    return program.entry(), program.named_loops()
 
 
 class _Program:
