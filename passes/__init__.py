@@ -14,6 +14,7 @@ from tpuc.passes.convert_arith import ConvertArith
 from tpuc.passes.cse import Cse
 from tpuc.passes.expand_c128 import ExpandC128
 from tpuc.passes.expand_i64_division import ExpandI64Division
+from tpuc.passes.expand_i64_products import ExpandI64Products
 from tpuc.passes.fold_constants import FoldConstants
 from tpuc.passes.fold_transpose import FoldTranspose
 from tpuc.passes.fuse_affine import FuseAffine
@@ -58,6 +59,7 @@ PIPELINE: tuple[Pass, ...] = (
     Cse(),  # so that the others have less to go through
     NarrowIndices(),  # after cse: what is one value is narrowed once
     ExpandI64Division(),  # after narrow-indices: most that divides is an index, and fits into 32 bits
+    ExpandI64Products(),  # after narrow-indices too: libtpu has products of 32 bits
     SimplifyArithmetic(),  # what computes nothing stands between operations that belong together
     UnbatchDot(),  # before simplify-shape, which turns the copy for a batch of one into a reshape
     SimplifyShape(),  # before fold-transpose: reshapes stand between transposes and products

@@ -14,7 +14,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.passes.hoist_weights import is_worth_preparing
 from tpuc.passes.main import Main
-from tpuc.passes.rewrite import EFFECTS, Tensor, captured_values, nested_ops, op_name
+from tpuc.passes.rewrite import EFFECTS, Tensor, attributes_of, captured_values, nested_ops, op_name
 from tpuc.passes.tensors import converts_exactly
 from tpuc.passes.weight_only import weights_and_constants
 
@@ -179,9 +179,7 @@ def _token(op: ir.OpView | ir.Operation) -> Hashable:
 
 
 def _own_token(op: ir.OpView | ir.Operation) -> Hashable:
-    attributes = map(op.attributes.__getitem__, range(len(op.attributes)))
-    types = tuple(result.type for result in op.results)
-    return op_name(op), types, tuple((each.name, each.attr) for each in attributes)
+    return op_name(op), tuple(result.type for result in op.results), attributes_of(op)
 
 
 def _region_token(op: ir.OpView | ir.Operation) -> Hashable:

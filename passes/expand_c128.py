@@ -1,7 +1,7 @@
 """expand-c128: complex numbers of two f64 where libtpu cannot have them are computed part by part.
 
-libtpu emulates f64, and most of c128; it ends its process on a conversion to or from c128, on a quotient and on an
-absolute value.
+libtpu emulates f64, and most of c128; it ends its process on a conversion to or from c128, an iota, a quotient, an
+absolute value, a power, a reciprocal root, `expm1` and what belongs to sine and cosine.
 
 Before:
 
@@ -67,25 +67,147 @@ def absolute_value(op: stablehlo.AbsOp) -> Tensor | None:
     a, b = (stablehlo.abs(part) for part in _parts(op.operand))
     larger, smaller = stablehlo.maximum(a, b), stablehlo.minimum(a, b)
     ratio = stablehlo.divide(smaller, larger)
-    one = splat_constant(ir.FloatAttr.get(larger.type.element_type, 1.0), larger.type)
+    one = _splat(1.0, larger)
     scaled = stablehlo.multiply(larger, stablehlo.sqrt(stablehlo.add(one, stablehlo.multiply(ratio, ratio))))
     # Zero and infinity would divide to NaN: both are their own absolute value.
-    special = stablehlo.compare(stablehlo.divide(larger, larger), one, stablehlo.ComparisonDirectionAttr.get("NE"))
+    special = _is(stablehlo.divide(larger, larger), "NE", one)
     return stablehlo.select(special, stablehlo.add(larger, smaller), scaled)
 
 
 @RULES.on(stablehlo.DivOp)
 def quotient(op: stablehlo.DivOp) -> Tensor | None:
     """X / (c + di) => x * (c' - d'i) / (c' c' + d' d') / s, with c' and d' scaled by s, the larger of |c| and |d|."""
+    return _divide(op.lhs, op.rhs) if _is_c128(op.result.type) else None
+
+
+@RULES.on(stablehlo.IotaOp)
+def counted(op: stablehlo.IotaOp) -> Tensor | None:
+    """Iota => complex(iota, 0)."""
     if not _is_c128(op.result.type):
         return None
-    c, d = _parts(op.rhs)
+    part = tensor_type(op.result.type.shape, ir.F64Type.get())
+    return stablehlo.complex(stablehlo.iota(part, op.iota_dimension), zeros(part))
+
+
+@RULES.on(stablehlo.PowOp)
+def power(op: stablehlo.PowOp) -> Tensor | None:
+    """X ** y => exp(y * log(x)); one where y is zero, and zero where x is and y is positive."""
+    if not _is_c128(op.result.type):
+        return None
+    (a, b), (c, d) = _parts(op.lhs), _parts(op.rhs)
+    zero = zeros(a.type)
+    is_real = _is(d, "EQ", zero)
+    from_zero = stablehlo.and_(_is(a, "EQ", zero), _is(b, "EQ", zero))
+    general = stablehlo.exponential(stablehlo.multiply(op.rhs, stablehlo.log(op.lhs)))
+    is_zero = stablehlo.and_(from_zero, stablehlo.and_(is_real, _is(c, "GT", zero)))
+    is_one = stablehlo.and_(is_real, _is(c, "EQ", zero))
+    value = stablehlo.select(is_zero, stablehlo.complex(zero, zero), general)
+    return stablehlo.select(is_one, stablehlo.complex(_splat(1.0, zero), zero), value)
+
+
+@RULES.on(stablehlo.RsqrtOp)
+def reciprocal_root(op: stablehlo.RsqrtOp) -> Tensor | None:
+    """rsqrt(x) => 1 / sqrt(x)."""
+    if not _is_c128(op.result.type):
+        return None
+    part = tensor_type(op.result.type.shape, ir.F64Type.get())
+    one = stablehlo.complex(splat_constant(ir.FloatAttr.get(part.element_type, 1.0), part), zeros(part))
+    return _divide(one, stablehlo.sqrt(op.operand))
+
+
+@RULES.on(stablehlo.Expm1Op)
+def exponential_minus_one(op: stablehlo.Expm1Op) -> Tensor | None:
+    """expm1(a + bi) => expm1(a) * cos(b) - 2 * sin(b / 2)^2 + i * exp(a) * sin(b): nothing near one is subtracted."""
+    if not _is_c128(op.result.type):
+        return None
+    a, b = _parts(op.operand)
+    half = stablehlo.sine(stablehlo.multiply(b, _splat(0.5, b)))
+    less = stablehlo.multiply(_splat(2.0, b), stablehlo.multiply(half, half))
+    real = stablehlo.subtract(stablehlo.multiply(stablehlo.exponential_minus_one(a), stablehlo.cosine(b)), less)
+    return stablehlo.complex(real, stablehlo.multiply(stablehlo.exponential(a), stablehlo.sine(b)))
+
+
+@RULES.on(stablehlo.SineOp)
+def sine(op: stablehlo.SineOp) -> Tensor | None:
+    """sin(a + bi) => sin(a) * cosh(b) + i * cos(a) * sinh(b)."""
+    if not _is_c128(op.result.type):
+        return None
+    a, b = _parts(op.operand)
+    sinh, cosh = _hyperbolic(b)
+    return stablehlo.complex(stablehlo.multiply(stablehlo.sine(a), cosh), stablehlo.multiply(stablehlo.cosine(a), sinh))
+
+
+@RULES.on(stablehlo.CosineOp)
+def cosine(op: stablehlo.CosineOp) -> Tensor | None:
+    """cos(a + bi) => cos(a) * cosh(b) - i * sin(a) * sinh(b)."""
+    if not _is_c128(op.result.type):
+        return None
+    a, b = _parts(op.operand)
+    sinh, cosh = _hyperbolic(b)
+    imaginary = stablehlo.negate(stablehlo.multiply(stablehlo.sine(a), sinh))
+    return stablehlo.complex(stablehlo.multiply(stablehlo.cosine(a), cosh), imaginary)
+
+
+@RULES.on(stablehlo.TanhOp)
+def hyperbolic_tangent(op: stablehlo.TanhOp) -> Tensor | None:
+    """tanh(x) in parts; see `_tanh`."""
+    return stablehlo.complex(*_tanh(*_parts(op.operand))) if _is_c128(op.result.type) else None
+
+
+@RULES.on(stablehlo.TanOp)
+def tangent(op: stablehlo.TanOp) -> Tensor | None:
+    """tan(a + bi) => -i * tanh(-b + ai)."""
+    if not _is_c128(op.result.type):
+        return None
+    a, b = _parts(op.operand)
+    real, imaginary = _tanh(stablehlo.negate(b), a)
+    return stablehlo.complex(imaginary, stablehlo.negate(real))
+
+
+def _divide(numerator: Tensor, divisor: Tensor) -> Tensor:
+    c, d = _parts(divisor)
     scale = stablehlo.maximum(stablehlo.abs(c), stablehlo.abs(d))
     c, d = stablehlo.divide(c, scale), stablehlo.divide(d, scale)
-    numerator = stablehlo.multiply(op.lhs, stablehlo.complex(c, stablehlo.negate(d)))
+    product = stablehlo.multiply(numerator, stablehlo.complex(c, stablehlo.negate(d)))
     square = stablehlo.add(stablehlo.multiply(c, c), stablehlo.multiply(d, d))
-    real, imaginary = (stablehlo.divide(stablehlo.divide(part, square), scale) for part in _parts(numerator))
+    real, imaginary = (stablehlo.divide(stablehlo.divide(part, square), scale) for part in _parts(product))
     return stablehlo.complex(real, imaginary)
+
+
+def _hyperbolic(x: Tensor) -> tuple[Tensor, Tensor]:
+    """sinh(x) and cosh(x): (p + p / (p + 1)) / 2, with p = expm1(|x|), and (e^x + e^-x) / 2."""
+    half = _splat(0.5, x)
+    p = stablehlo.exponential_minus_one(stablehlo.abs(x))
+    e = stablehlo.add(p, _splat(1.0, x))
+    # A large x makes p / (p + 1) one; an infinite one, where that is NaN, leaves p.
+    small = _is(e, "LT", _splat(1e300, x))
+    share = stablehlo.select(small, stablehlo.divide(p, e), _splat(1.0, x))
+    sinh = stablehlo.multiply(stablehlo.sign(x), stablehlo.multiply(half, stablehlo.add(p, share)))
+    cosh = stablehlo.multiply(half, stablehlo.add(e, stablehlo.divide(_splat(1.0, x), e)))
+    return sinh, cosh
+
+
+def _tanh(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """tanh(a + bi) => ((1 + t^2) * s * cosh(a) + i * t) / (1 + (1 + t^2) * s^2), with s = sinh(a) and t = tan(b).
+
+    Source: Kahan, "Branch Cuts for Complex Elementary Functions" (1987). A large a is cut to where nothing changes any
+    more, so that no square overflows.
+    """
+    bounded = stablehlo.clamp(_splat(-200.0, a), a, _splat(200.0, a))
+    sinh, cosh = _hyperbolic(bounded)
+    t = stablehlo.tan(b)
+    beta = stablehlo.add(_splat(1.0, a), stablehlo.multiply(t, t))
+    scaled = stablehlo.multiply(beta, sinh)
+    below = stablehlo.add(_splat(1.0, a), stablehlo.multiply(scaled, sinh))
+    return stablehlo.divide(stablehlo.multiply(scaled, cosh), below), stablehlo.divide(t, below)
+
+
+def _splat(number: float, like: Tensor) -> Tensor:
+    return splat_constant(ir.FloatAttr.get(like.type.element_type, number), like.type)
+
+
+def _is(x: Tensor, direction: str, y: Tensor) -> Tensor:
+    return stablehlo.compare(x, y, stablehlo.ComparisonDirectionAttr.get(direction))
 
 
 def _is_complex(type_: ir.RankedTensorType) -> bool:

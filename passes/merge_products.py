@@ -56,7 +56,7 @@ from tpuc.mlir import spec_of
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.dataflow import is_free
 from tpuc.passes.main import Main
-from tpuc.passes.rewrite import Tensor, captured_values, defining_op, erase_dead, is_pure, op_name
+from tpuc.passes.rewrite import Tensor, attributes_of, captured_values, defining_op, erase_dead, is_pure, op_name
 from tpuc.passes.tensors import (
     ELEMENTWISE,
     PRODUCTS,
@@ -145,7 +145,7 @@ class _Product:
         """What must be equal of products that become one."""
         others = (size for number, size in enumerate(self.op.rhs.type.shape) if number != self.columns)
         types = (self.op.rhs.type.element_type, self.op.result.type.element_type)
-        return self.op.lhs, types, tuple(others), _attributes(self.op)
+        return self.op.lhs, types, tuple(others), attributes_of(self.op)
 
     @property
     def size(self) -> int:
@@ -395,9 +395,4 @@ def _alike(values: Sequence[Tensor], kinds: tuple[type[OpT], ...]) -> list[OpT]:
 
 
 def _likeness(op: ir.OpView) -> Hashable:
-    return op_name(op), _attributes(op), tuple(operand.type.element_type for operand in op.operands)
-
-
-def _attributes(op: ir.OpView) -> Hashable:
-    attributes = map(op.attributes.__getitem__, range(len(op.attributes)))
-    return tuple((each.name, each.attr) for each in attributes)
+    return op_name(op), attributes_of(op), tuple(operand.type.element_type for operand in op.operands)

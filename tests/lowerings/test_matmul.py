@@ -1,11 +1,7 @@
 """Matrix products against eager."""
 
-import jax
-import numpy as np
 import pytest
 import torch
-
-from tpuc.lowerings.matmul import _summed_products
 
 from .support import check
 
@@ -55,15 +51,6 @@ def test_bilinear() -> None:
     check(
         torch.nn.functional.bilinear, torch.randn(2, 3, 4), torch.randn(2, 3, 5), torch.randn(6, 4, 5), torch.randn(6)
     )
-
-
-@pytest.mark.parametrize(
-    ("left", "right"), [((3, 4), (4, 5)), ((4,), (4,)), ((2, 3, 4), (4,)), ((4,), (2, 4, 3)), ((2, 1, 3, 4), (3, 4, 5))]
-)
-def test_products_of_i64_as_a_tpu_computes_them(left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    x, y = np.arange(np.prod(left)).reshape(left), np.arange(np.prod(right)).reshape(right)
-    with jax.enable_x64(True):
-        np.testing.assert_array_equal(_summed_products(jax.numpy.asarray(x), jax.numpy.asarray(y)), x @ y)
 
 
 @pytest.mark.parametrize("summed", [[], [0], [1, 3], [0, 1, 2, 3]])

@@ -35,6 +35,56 @@ func.func @main(%x: tensor<6xf64>, %y: tensor<6xf64>) -> (tensor<6xcomplex<f64>>
 
 // -----
 
+// Functions of small, common and large numbers.
+func.func @main(%x: tensor<6xf64>, %y: tensor<6xf64>) -> (tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>) {
+  // CHECK-NOT: stablehlo.exponential_minus_one {{.*}}complex
+  // CHECK-NOT: stablehlo.sine {{.*}}complex
+  // CHECK-NOT: stablehlo.cosine {{.*}}complex
+  // CHECK-NOT: stablehlo.tan {{.*}}complex
+  // CHECK-NOT: stablehlo.tanh {{.*}}complex
+  // CHECK-NOT: stablehlo.rsqrt {{.*}}complex
+  // CHECK-NOT: stablehlo.power {{.*}}complex
+  // CHECK-NOT: stablehlo.iota {{.*}}complex
+  // CHECK: return
+  %tiny = stablehlo.constant dense<1.0e-9> : tensor<6xf64>
+  %large = stablehlo.constant dense<3.0e2> : tensor<6xf64>
+  %z = stablehlo.complex %x, %y : tensor<6xcomplex<f64>>
+  %w = stablehlo.complex %y, %x : tensor<6xcomplex<f64>>
+  %0 = stablehlo.multiply %x, %tiny : tensor<6xf64>
+  %1 = stablehlo.multiply %y, %tiny : tensor<6xf64>
+  %small = stablehlo.complex %0, %1 : tensor<6xcomplex<f64>>
+  %2 = stablehlo.multiply %x, %large : tensor<6xf64>
+  %far = stablehlo.complex %2, %y : tensor<6xcomplex<f64>>
+  %3 = stablehlo.power %z, %w : tensor<6xcomplex<f64>>
+  %4 = stablehlo.rsqrt %z : tensor<6xcomplex<f64>>
+  %5 = stablehlo.exponential_minus_one %small : tensor<6xcomplex<f64>>
+  %6 = stablehlo.sine %small : tensor<6xcomplex<f64>>
+  %7 = stablehlo.cosine %z : tensor<6xcomplex<f64>>
+  %8 = stablehlo.tan %z : tensor<6xcomplex<f64>>
+  %9 = stablehlo.tanh %far : tensor<6xcomplex<f64>>
+  %10 = stablehlo.tanh %small : tensor<6xcomplex<f64>>
+  %11 = stablehlo.iota dim = 0 : tensor<6xcomplex<f64>>
+  return %3, %4, %5, %6, %7, %8, %9, %10, %11 : tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>
+}
+
+// -----
+
+// Powers of zero, and to the power of zero.
+func.func @main(%x: tensor<6xf64>) -> (tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>) {
+  // CHECK-NOT: stablehlo.power
+  // CHECK: return
+  %n = stablehlo.constant dense<0.0> : tensor<6xf64>
+  %zero = stablehlo.complex %n, %n : tensor<6xcomplex<f64>>
+  %size = stablehlo.abs %x : tensor<6xf64>
+  %some = stablehlo.complex %size, %n : tensor<6xcomplex<f64>>
+  %0 = stablehlo.power %zero, %some : tensor<6xcomplex<f64>>
+  %1 = stablehlo.power %some, %zero : tensor<6xcomplex<f64>>
+  %2 = stablehlo.power %zero, %zero : tensor<6xcomplex<f64>>
+  return %0, %1, %2 : tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>
+}
+
+// -----
+
 // c64 stays: every compiler has it.
 func.func @main(%x: tensor<6xcomplex<f32>>) -> (tensor<6xcomplex<f32>>, tensor<6xf32>) {
   // CHECK: stablehlo.divide

@@ -48,6 +48,11 @@ def test_what_is_alike(first: str, second: str, are_alike: bool) -> None:
         assert program.alike(row, (0, 0)) == ((2, 3) if are_alike else None)
 
 
+def test_complex_constants_are_read() -> None:
+    with _dataflow("%a = stablehlo.constant dense<(0.0, 1.0)> : tensor<2xcomplex<f64>>") as program:
+        assert len(program.ops) == 1
+
+
 def test_what_stands_before_the_layers_is_no_part_of_them() -> None:
     lines = [TANH, "%a = stablehlo.sine %x : tensor<4xf32>", "%b = stablehlo.sine %t : tensor<4xf32>"]
     with _dataflow(*lines) as program:

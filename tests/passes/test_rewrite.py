@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from tpuc import mlir
-from tpuc.passes.rewrite import Rules, Tensor, defining_op
+from tpuc.passes.rewrite import Rules, Tensor, attributes_of, defining_op
 from tpuc.passes.tensors import has_one_use, producer
 
 
@@ -292,3 +292,14 @@ def test_defining_op(context: ir.Context) -> None:
     negate = module.body.operations[0].regions[0].blocks[0].operations[0]
     assert defining_op(negate.results[0]) == negate
     assert defining_op(negate.operands[0]) is None
+
+
+@pytest.mark.parametrize("element", ["f32", "complex<f32>", "complex<f64>"])
+def test_attributes_are_compared(element: str, context: ir.Context) -> None:
+    one, two = ("(1.0, 0.0)", "(2.0, 0.0)") if "complex" in element else ("1.0", "2.0")
+    type_ = f"tensor<4x{element}>"
+    lines = [f"%{index} = stablehlo.constant dense<{value}> : {type_}" for index, value in enumerate((one, one, two))]
+    module = parse("\n".join([*lines, f"return %0 : {type_}"]), context, result=type_)
+    first, second, third = map(attributes_of, list(module.body.operations[0].regions[0].blocks[0].operations)[:3])
+    assert first == second != third
+    assert hash(first) == hash(second)

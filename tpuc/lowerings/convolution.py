@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tpuc.lowerings.platforms import refuse_on_tpu
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -124,7 +124,7 @@ def _convolve(
     lhs_dilation: Sequence[int] | None = None,
 ) -> Array:
     if x.dtype == jnp.int64:
-        x = refuse_on_tpu(x, "libtpu has no convolution of i64")
+        return _convolve_by_products(x, weight, stride, padding, dilation, groups, lhs_dilation or [1] * len(stride))
     spatial = _SPATIAL[3 - len(stride) :]
     return lax.conv_general_dilated(
         x,
@@ -136,6 +136,34 @@ def _convolve(
         dimension_numbers=(f"NC{spatial}", f"OI{spatial}", f"NC{spatial}"),
         feature_group_count=groups,
     )
+
+
+def _convolve_by_products(
+    x: Array,
+    weight: Array,
+    stride: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+    groups: int,
+    lhs_dilation: Sequence[int],
+) -> Array:
+    """A sum over the places of the kernel, of a product over channels each: libtpu has no convolution of i64."""
+    batch, channels, *_ = x.shape
+    outputs, per_group, *kernel = weight.shape
+    edges = [(before, after, step - 1) for (before, after), step in zip(padding, lhs_dilation, strict=True)]
+    # Padding may be negative: a transposed convolution cuts its result so.
+    x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (0, 0, 0), *edges])
+    reaches = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
+    sizes = [(size - reach) // step + 1 for size, reach, step in zip(x.shape[2:], reaches, stride, strict=True)]
+    weight = weight.reshape(groups, outputs // groups, per_group, *kernel)
+    y = jnp.zeros((batch, groups, outputs // groups, *sizes), x.dtype)
+    for place in itertools.product(*map(range, kernel)):
+        starts = [index * step for index, step in zip(place, dilation, strict=True)]
+        ends = [start + (size - 1) * step + 1 for start, size, step in zip(starts, sizes, stride, strict=True)]
+        window = lax.slice(x, (0, 0, *starts), (batch, channels, *ends), (1, 1, *stride))
+        window = window.reshape(batch, groups, per_group, *sizes)
+        y = y + jnp.einsum("bgi...,goi->bgo...", window, weight[..., *place])
+    return y.reshape(batch, outputs, *sizes)
 
 
 def _transposed(

@@ -19,10 +19,7 @@ Array = jax.Array
 @lowering("aten.linear.default", why="torch-mlir transposes the weight and broadcasts it over the batch")
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """`x @ weight.T + bias`, contracting the weight's second dimension where it lies."""
-    if _is_wide_integer(x):
-        y = matmul(x, jnp.swapaxes(weight, 0, -1))
-    else:
-        y = lax.dot_general(x, weight, (((x.ndim - 1,), (weight.ndim - 1,)), ((), ())))
+    y = lax.dot_general(x, weight, (((x.ndim - 1,), (weight.ndim - 1,)), ((), ())))
     return y if bias is None else y + bias
 
 
@@ -36,21 +33,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
 )
 def matmul(x: Array, y: Array) -> Array:
     """The matrix product, with NumPy's broadcasting of leading dimensions."""
-    if _is_wide_integer(x):
-        return lax.platform_dependent(x, y, tpu=_summed_products, default=jnp.matmul)
     return jnp.matmul(x, y)
-
-
-def _is_wide_integer(x: Array) -> bool:
-    return x.dtype in (jnp.int64, jnp.uint64)
-
-
-def _summed_products(x: Array, y: Array) -> Array:
-    """The matrix product as elementwise ones and a sum, which XLA fuses: libtpu has no product of i64 matrices."""
-    rows = x[None] if x.ndim == 1 else x
-    columns = y[:, None] if y.ndim == 1 else y
-    z = (rows[..., :, :, None] * columns[..., None, :, :]).sum(-2)
-    return z.reshape(*z.shape[:-2], *rows.shape[-2:-1] * (x.ndim > 1), *columns.shape[-1:] * (y.ndim > 1))
 
 
 @lowering("aten.mm.dtype", "aten.bmm.dtype", why="accumulates in the result's dtype")
@@ -80,7 +63,7 @@ def addmm_dtype(bias: Array, x: Array, y: Array, out_dtype: torch.dtype, *, beta
 @lowering("aten.addbmm.default", why="one product, summed over the batch as well")
 def addbmm(bias: Array, x: Array, y: Array, *, beta: Any = 1, alpha: Any = 1) -> Array:
     """`beta * bias + alpha * (x @ y).sum(0)` of batches of matrices."""
-    return _add_product(bias, _summed_over_batch(x, y), beta, alpha)
+    return _add_product(bias, lax.dot_general(x, y, (((0, 2), (0, 1)), ((), ()))), beta, alpha)
 
 
 @lowering("aten.addr.default", why="scales left out when 1", promotion="default")
@@ -127,12 +110,6 @@ def trilinear(
         return jnp.zeros([sizes[dim] for dim in kept], x.dtype)
     product = jnp.einsum(*operands, [dim for dim in kept if sizes[dim] != 1])
     return product.reshape([sizes[dim] for dim in kept])
-
-
-def _summed_over_batch(x: Array, y: Array) -> Array:
-    if _is_wide_integer(x):
-        return matmul(x, y).sum(0)
-    return lax.dot_general(x, y, (((0, 2), (0, 1)), ((), ())))
 
 
 def _add_product(bias: Array, product: Array, beta: Any, alpha: Any) -> Array:
