@@ -109,10 +109,14 @@ def splat_constant(element: ir.Attribute, type_: ir.RankedTensorType) -> Tensor:
 
 
 def zeros(type_: ir.RankedTensorType) -> Tensor:
-    """Builds a tensor of zeros, of integers or floats."""
-    is_integer = isinstance(type_.element_type, ir.IntegerType)
-    zero = ir.IntegerAttr.get(type_.element_type, 0) if is_integer else ir.FloatAttr.get(type_.element_type, 0.0)
-    return splat_constant(zero, type_)
+    """Builds a tensor of zeros, of integers, floats or complex numbers."""
+    element = type_.element_type
+    if isinstance(element, ir.ComplexType):
+        # The bindings have no attribute of complex elements.
+        part = zeros(tensor_type(type_.shape, ir.ComplexType(element).element_type))
+        return stablehlo.complex(part, part)
+    is_integer = isinstance(element, ir.IntegerType)
+    return splat_constant(ir.IntegerAttr.get(element, 0) if is_integer else ir.FloatAttr.get(element, 0.0), type_)
 
 
 def rebuild(

@@ -74,7 +74,12 @@ def _xla_errors(doing: str) -> Iterator[None]:
         raise kind(f"XLA:CPU failed to {doing}: {error}") from None
 
 
-def _prepare_custom_calls(program: bytes) -> None:
+def register_custom_calls(program: bytes) -> None:
+    """Tells XLA:CPU of the functions that a program or an executable calls, before it is compiled or loaded.
+
+    Raises:
+        DeviceError: It needs LAPACK, and SciPy, which has it, is missing.
+    """
     # Names of custom calls stand in programs and executables as they are. Linear algebra on the cpu is LAPACK's.
     if b"lapack_" in program:
         _register_lapack()
@@ -216,14 +221,14 @@ class CpuDevice:
 
     def compile(self, program: bytes, results: Sequence[TensorSpec]) -> CpuExecutable:
         """Compiles portable StableHLO; see `Device.compile`."""
-        _prepare_custom_calls(program)
+        register_custom_calls(program)
         with _xla_errors("compile the program"):
             executable = self._client.compile_and_load(program, self._devices, xla_client.CompileOptions())
         return CpuExecutable(executable, results, self._sharding)
 
     def load(self, serialized: bytes, results: Sequence[TensorSpec]) -> CpuExecutable:
         """Loads an executable that this jaxlib made; see `Device.load`."""
-        _prepare_custom_calls(serialized)
+        register_custom_calls(serialized)
         with _xla_errors("load the executable"):
             executable = self._client.deserialize_executable(serialized, self._devices, None)
         return CpuExecutable(executable, results, self._sharding)

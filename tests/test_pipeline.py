@@ -56,6 +56,25 @@ class Attention(nn.Module):
         return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
+class LinearAlgebra(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.cholesky(x @ x.mT + torch.eye(8)) + torch.linalg.eigvals(x).abs().max()
+
+
+class Complex(nn.Module):
+    """Complex constants and products, also in 64 bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(8, 8, dtype=torch.complex64))
+        self.register_buffer("turn", torch.tensor([1j, 2.0]).repeat(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.fft.fft(x) * self.turn @ self.weight
+        return y.abs() + torch.fft.irfft(torch.fft.rfft(x.double())).float()
+
+
 def _assert_equal(program: Program, module: nn.Module, x: torch.Tensor) -> None:
     with torch.no_grad():
         np.testing.assert_allclose(program(x.numpy()), module(x).numpy(), rtol=1e-4, atol=1e-5)
@@ -144,3 +163,12 @@ def test_a_program_with_kernels_has_another_beside_it_for_other_devices(tmp_path
     with tpuc.runtime.load(tmp_path / "a.bin", notify=told.append, cache_dir=tmp_path) as program:
         _assert_equal(program, Attention(), x)
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("kind", [LinearAlgebra, Complex])
+def test_what_a_tpu_computes_in_another_way(kind: type[nn.Module], tmp_path: Path) -> None:
+    """LAPACK for the one and loops for the other, and complex numbers, which passes have to read."""
+    module, x = kind(), torch.randn(8, 8)
+    tpuc.compile(module, (x,), targets=["cpu", "v5e"], output=tmp_path / "a.bin")
+    with tpuc.runtime.load(tmp_path / "a.bin") as program:
+        _assert_equal(program, module, x)

@@ -1,7 +1,12 @@
 """Fourier transforms against eager."""
 
+import jax
+import numpy as np
 import pytest
 import torch
+from jax import lax
+
+from tpuc.lowerings.fft import fft_by_products
 
 from .support import check, lowered
 
@@ -48,3 +53,20 @@ def test_short_time_transform_and_back(center: bool) -> None:
     check(torch.stft, torch.randn(2, 100), 16, 5, 12, window, center=center, return_complex=True)
     spectrum = torch.stft(torch.randn(2, 100), 16, 4, window=torch.hann_window(16), return_complex=True)
     check(torch.istft, spectrum, 16, 4, window=torch.hann_window(16))
+
+
+SIZES = {"FFT": [(5,), (3, 4, 6)], "IFFT": [(6,), (4, 5)], "RFFT": [(6,), (7,)], "IRFFT": [(1,), (2,), (6,), (7,)]}
+
+
+@pytest.mark.parametrize(("kind", "sizes"), [(kind, sizes) for kind in SIZES for sizes in SIZES[kind]])
+def test_in_64_bits_as_a_tpu_computes_it(kind: str, sizes: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    shape = (2, *sizes[:-1], sizes[-1] // 2 + 1 if kind == "IRFFT" else sizes[-1])
+    x = random.standard_normal(shape)
+    if kind != "RFFT":
+        x = x + 1j * random.standard_normal(shape)
+    with jax.enable_x64(True):
+        expected = lax.fft(x, lax.FftType[kind], sizes)
+        result = fft_by_products(jax.numpy.asarray(x), kind=lax.FftType[kind], sizes=sizes)
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result, expected, atol=1e-13)

@@ -16,6 +16,7 @@ from jaxlib.mlir import ir
 
 from tpuc import mlir
 from tpuc.errors import BackendError
+from tpuc.runtime.cpu import register_custom_calls
 from tpuc.runtime.host import host_fingerprint
 from tpuc.worker import Blobs, Fields, serve
 
@@ -43,6 +44,7 @@ def _load_libtpu(path: str) -> None:
 
 def compile_cpu(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
     """Compiles for the CPU of this machine."""
+    register_custom_calls(blobs["program"])
     client = _client.make_cpu_client()
     executable = _compile(client.compile_and_load, client.devices()[0], blobs["program"])
     return _answer(executable, client.platform_version, host=host_fingerprint())

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from tpuc.errors import UnsupportedOp, UnsupportedOpError
-from tpuc.frontend.capture import Capture, capture
+from tpuc.frontend.capture import ASSERTIONS, Capture, capture
 from tpuc.frontend.locations import location_of
 from tpuc.lowerings.body import Body, lower_body
 from tpuc.lowerings.call import OpCall
@@ -144,7 +144,9 @@ def survey(graph: torch.fx.Graph, platforms: Iterable[Platform]) -> tuple[Unsupp
 
 
 def _is_callable_node(node: torch.fx.Node) -> bool:
-    """Whether a node calls an operator that writes to nothing, on tensors of static sizes."""
+    """Whether a node calls an operator that computes something and writes to nothing, on tensors of static sizes."""
+    if str(node.target) in ASSERTIONS:
+        return False
     schema = getattr(node.target, "_schema", None)
     if schema is None and not isinstance(node.target, torch._ops.HigherOrderOperator):
         return False

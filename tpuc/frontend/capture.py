@@ -42,7 +42,7 @@ _ORIGINS: dict[InputKind, Origin] = {
     InputKind.CONSTANT_TENSOR: "constant",
 }
 #: Operators that check and compute nothing; export has already checked what they say at these shapes.
-_ASSERTIONS = frozenset(
+ASSERTIONS = frozenset(
     {
         "aten._assert_async.msg",
         "aten._assert_scalar.default",
@@ -264,7 +264,7 @@ def _size_at_once(graph: torch.fx.Graph) -> None:
 
 def _erase_assertions(graph: torch.fx.Graph) -> None:
     for node in list(graph.nodes):
-        if node.op == "call_function" and str(node.target) in _ASSERTIONS:
+        if node.op == "call_function" and str(node.target) in ASSERTIONS:
             graph.erase_node(node)
     graph.eliminate_dead_code()
 

@@ -7,17 +7,18 @@ infinities or NaN.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from tpuc.lowerings.eigenvalues import eig_by_qr
 from tpuc.lowerings.platforms import refuse_on_tpu
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
-_NO_EIG = "neither JAX nor XLA has the eigenvalues of general matrices there; those of Hermitian ones (eigh) are"
 _WHY = "torch-mlir has no linear algebra; JAX has LAPACK's for the CPU and XLA's for a TPU"
 
 
@@ -120,18 +121,31 @@ def ormqr(vectors: Array, tau: Array, x: Array, left: bool = True, transpose: bo
 
 @lowering("aten.linalg_eig.default", why=_WHY)
 def eig(x: Array) -> tuple[Array, Array]:
-    """The eigenvalues and eigenvectors of square matrices, complex. JAX has them for the CPU alone."""
-    values, vectors = lax.linalg.eig(refuse_on_tpu(x, _NO_EIG), compute_left_eigenvectors=False)
+    """The eigenvalues and eigenvectors of square matrices, complex; the order of the eigenvalues is the platform's."""
+    values, vectors = _eig(x, with_vectors=True)
     return values, vectors
 
 
 @lowering("aten.linalg_eigvals.default", "aten._linalg_eigvals.default", why=_WHY)
 def eigvals(x: Array) -> Array:
-    """The eigenvalues of square matrices, complex. JAX has them for the CPU alone."""
-    (values,) = lax.linalg.eig(
-        refuse_on_tpu(x, _NO_EIG), compute_left_eigenvectors=False, compute_right_eigenvectors=False
-    )
+    """The eigenvalues of square matrices, complex, in the order of the platform."""
+    (values,) = _eig(x, with_vectors=False)
     return values
+
+
+def _eig(x: Array, *, with_vectors: bool) -> Sequence[Array]:
+    dtype = jnp.promote_types(x.dtype, jnp.complex64)
+    if dtype == jnp.complex128:
+        x = refuse_on_tpu(x, "libtpu has no linear algebra in complex128")
+
+    def by_lapack(x: Array) -> tuple[Array, ...]:
+        return tuple(lax.linalg.eig(x, compute_left_eigenvectors=False, compute_right_eigenvectors=with_vectors))
+
+    def by_qr(x: Array) -> tuple[Array, ...]:
+        return eig_by_qr(x.astype(dtype))[: 1 + with_vectors]
+
+    results: Sequence[Array] = lax.platform_dependent(x, tpu=by_qr, default=by_lapack)
+    return results
 
 
 @lowering("aten._linalg_eigh.default", why=_WHY)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tpuc.lowerings.platforms import refuse_on_tpu
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -65,9 +65,40 @@ def _last_dimension(x: Array, dim: int, kind: lax.FftType, size: int) -> Array:
 
 
 def _fft(x: Array, kind: lax.FftType, sizes: Sequence[int]) -> Array:
-    if x.dtype in (jnp.float64, jnp.complex128):
-        x = refuse_on_tpu(x, f"libtpu has no Fourier transform in {x.dtype}")
-    return lax.fft(x, kind, sizes)
+    def by_xla(x: Array) -> Array:
+        return lax.fft(x, kind, sizes)
+
+    if x.dtype not in (jnp.float64, jnp.complex128):
+        return by_xla(x)
+    result: Array = lax.platform_dependent(x, tpu=partial(fft_by_products, kind=kind, sizes=sizes), default=by_xla)
+    return result
+
+
+def fft_by_products(x: Array, *, kind: lax.FftType, sizes: Sequence[int]) -> Array:
+    """What `lax.fft` gives, of products with the matrices of the transforms: libtpu has no transform in 64 bits.
+
+    The matrices depend on sizes alone, and are made with the weights.
+    """
+    if kind == lax.FftType.IRFFT:
+        (n,) = sizes
+        # The frequencies that are left out are the conjugates of those between the first and, if n is even, the last.
+        count = jnp.arange(n // 2 + 1)
+        twice = jnp.where((count == 0) | (2 * count == n), 1.0, 2.0)
+        return ((x * twice) @ _matrix(n, kind)[: n // 2 + 1]).real
+    y = x.astype(jnp.complex128)
+    for axis, n in zip(range(-len(sizes), 0), sizes, strict=True):
+        y = jnp.moveaxis(jnp.moveaxis(y, axis, -1) @ _matrix(n, kind), -1, axis)
+    return y[..., : sizes[-1] // 2 + 1] if kind == lax.FftType.RFFT else y
+
+
+def _matrix(n: int, kind: lax.FftType) -> Array:
+    """The matrix [n, n] of a transform of n values, or of its inverse."""
+    is_inverse = kind in (lax.FftType.IFFT, lax.FftType.IRFFT)
+    count = jnp.arange(n)
+    # Reduced to one turn before it is rounded.
+    turns = (count[:, None] * count % n).astype(jnp.float64) / n
+    angles = (2 if is_inverse else -2) * math.pi * turns
+    return lax.complex(jnp.cos(angles), jnp.sin(angles)) / (n if is_inverse else 1)
 
 
 def _scaled(y: Array, sizes: Sequence[int], normalization: int, *, inverse: bool) -> Array:
