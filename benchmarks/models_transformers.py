@@ -238,6 +238,10 @@ def _model(name: str) -> PreTrainedModel:
     architecture = MODEL_MAPPING_NAMES[name]
     found = getattr(transformers, architecture if isinstance(architecture, str) else architecture[0])
     model: PreTrainedModel = found(_small(CONFIG_MAPPING[name], OVERRIDES.get(name, {})))
+    for weight in model.parameters():
+        # A router that starts with zeros leaves it to ties which experts a token gets.
+        if weight.ndim > 1 and not weight.any():
+            torch.nn.init.normal_(weight)
     return model.eval()
 
 

@@ -123,6 +123,7 @@ def compile_model(
         *_buckets_note(request),
         *_loops_notes(programs),
         *_cache_note(executables),
+        *_disabled_notes(executables),
         *_kernels_notes(executables),
         *_wide_note(programs),
     ):
@@ -293,6 +294,14 @@ def _cache_note(executables: Sequence[CompiledTarget]) -> Iterator[str]:
     cached = sum(compiled.executable.is_cached for compiled in executables)
     if cached:
         yield f"{cached} of {len(executables)} executables had been compiled before, and came from the cache"
+
+
+def _disabled_notes(executables: Sequence[CompiledTarget]) -> Iterator[str]:
+    """Which passes of the compilers' own were left out."""
+    for compiled in executables:
+        if compiled.executable.disabled_pass:
+            place = _place(compiled.executable.target, compiled.bucket)
+            yield f"libtpu's own pass {compiled.executable.disabled_pass} fails on {place}, and was left out"
 
 
 def _kernels_notes(executables: Sequence[CompiledTarget]) -> Iterator[str]:

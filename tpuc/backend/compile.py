@@ -22,7 +22,7 @@ from tpuc.worker import Blobs, Fields, Worker, read_message, write_message
 WORKER = "tpuc.backend.xla_worker"
 
 #: Another number for other compile options in the worker, or another form of what is kept.
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
 #: Variables that the compilers read options from.
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 _logger = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ class Executable:
         compiler: Versions of what made it: `platform_version`, and `jaxlib`.
         host: For the CPU, the machine whose instructions it uses; "" for a TPU.
         is_cached: Whether it was compiled earlier.
+        disabled_pass: A pass of the compiler's that fails on the program, and was left out.
     """
 
     target: Target
@@ -60,6 +61,7 @@ class Executable:
     compiler: Mapping[str, str]
     host: str
     is_cached: bool = False
+    disabled_pass: str = ""
 
 
 def compile_program(
@@ -105,6 +107,7 @@ def keep_executable(executable: Executable, program: bytes, cache: Cache) -> Non
         "platform_version": executable.compiler["platform_version"],
         "jaxlib": executable.compiler["jaxlib"],
         "host": executable.host,
+        "disabled_pass": executable.disabled_pass,
     }
     blobs = {"executable": executable.serialized, "hlo": executable.hlo.encode()}
     _keep(cache, _cache_key(program, executable.target, None), fields, blobs)
@@ -170,6 +173,7 @@ def _executable(target: Target, answer: Fields, blobs: Blobs) -> Executable:
         memory=answer["memory"],
         compiler={"platform_version": answer["platform_version"], "jaxlib": answer["jaxlib"]},
         host=answer["host"],
+        disabled_pass=answer["disabled_pass"],
     )
 
 
