@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BUILD := build
+# Tests of one file share what they compile. A process of them needs some 3 GiB.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -28,7 +30,7 @@ demo: $(STAMP)  ## Compile EfficientNet-Lite0 for cpu and v5e, and run it on a p
 	$(BIN)/python models/support/classify.py $(BUILD)/demo/efficientnet_lite0.bin
 
 test: $(STAMP)  ## Run the tests
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest $(PARALLEL) -m "not slow"
 
 test-slow: $(STAMP)  ## Run the tests that take minutes or make environments of their own
 	$(BIN)/pytest -m slow
