@@ -94,6 +94,13 @@ GAPS: tuple[Gap, ...] = (
         example=("jetmoe", ""),
     ),
     Gap(
+        suite="transformers",
+        names="vits",
+        kind=_DATA,
+        cause="The speech is as long as the durations that it predicts.",
+        example=("vits", ""),
+    ),
+    Gap(
         suite="diffusers",
         names="MochiTransformer3DModel",
         kind=_DATA,

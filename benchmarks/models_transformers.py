@@ -274,6 +274,8 @@ def _inputs(name: str, model: PreTrainedModel) -> dict[str, torch.Tensor]:
         part = getattr(config, "vision_config", config)
         frames = [part.num_frames] if hasattr(part, "num_frames") else []
         inputs["pixel_values"] = torch.randn(2, *frames, getattr(part, "num_channels", 3), 32, 32)
+    if "noise" in taken:  # What is masked is drawn, if it is not given.
+        inputs["noise"] = torch.rand(2, (32 // config.patch_size) ** 2)
     if "decoder_input_ids" in taken:
         inputs["decoder_input_ids"] = torch.randint(3, 90, (2, 8))
     if "input_values" in taken and not inputs:
