@@ -1,7 +1,7 @@
 """expand-c128: complex numbers of two f64 where libtpu cannot have them are computed part by part.
 
 libtpu emulates f64, and most of c128; it ends its process on a conversion to or from c128, an iota, a quotient, an
-absolute value, a power, a reciprocal root, `expm1` and what belongs to sine and cosine.
+absolute value, a power, a reciprocal root, `expm1` and what belongs to sine and cosine, and refuses a scatter.
 
 Before:
 
@@ -87,6 +87,37 @@ def counted(op: stablehlo.IotaOp) -> Tensor | None:
         return None
     part = tensor_type(op.result.type.shape, ir.F64Type.get())
     return stablehlo.complex(stablehlo.iota(part, op.iota_dimension), zeros(part))
+
+
+@RULES.on(stablehlo.ScatterOp)
+def scatter_parts(op: stablehlo.ScatterOp) -> Tensor | None:
+    """scatter(x, i, y) => complex(scatter(real(x), i, real(y)), scatter(imag(x), i, imag(y))), if it sets or adds."""
+    if len(op.results) != 1 or not _is_c128(op.results[0].type):
+        return None
+    block = op.update_computation.blocks[0]
+    body = list(block.operations)
+    adds = len(body) == 2 and isinstance(body[0], stablehlo.AddOp)
+    if not adds and not (len(body) == 1 and body[0].operands[0] == block.arguments[1]):
+        return None
+    scalar = tensor_type([], ir.F64Type.get())
+
+    def part(x: Tensor, y: Tensor) -> Tensor:
+        made = stablehlo.ScatterOp(
+            [x.type],
+            [x],
+            op.scatter_indices,
+            [y],
+            op.scatter_dimension_numbers,
+            indices_are_sorted=op.indices_are_sorted,
+            unique_indices=op.unique_indices,
+        )
+        arguments = made.update_computation.blocks.append(scalar, scalar).arguments
+        with ir.InsertionPoint(made.update_computation.blocks[0]):
+            stablehlo.return_([stablehlo.add(*arguments) if adds else arguments[1]])
+        return made.results[0]
+
+    (x,), (y,) = op.inputs, op.updates
+    return stablehlo.complex(*map(part, _parts(x), _parts(y)))
 
 
 @RULES.on(stablehlo.PowOp)

@@ -85,6 +85,33 @@ func.func @main(%x: tensor<6xf64>) -> (tensor<6xcomplex<f64>>, tensor<6xcomplex<
 
 // -----
 
+// Scatters that add, and that set; not one that multiplies.
+func.func @main(%x: tensor<6xf64>, %y: tensor<6xf64>) -> (tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>) {
+  // CHECK-COUNT-4: }) : (tensor<6xf64>, tensor<3x1xi32>, tensor<3xf64>)
+  // CHECK: }) : (tensor<6xcomplex<f64>>,
+  %i = stablehlo.constant dense<[[1], [3], [1]]> : tensor<3x1xi32>
+  %d = stablehlo.constant dense<[[1], [3], [0]]> : tensor<3x1xi32>
+  %z = stablehlo.complex %x, %y : tensor<6xcomplex<f64>>
+  %u = stablehlo.slice %z [3:6] : (tensor<6xcomplex<f64>>) -> tensor<3xcomplex<f64>>
+  %0 = "stablehlo.scatter"(%z, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+    ^bb0(%a: tensor<complex<f64>>, %b: tensor<complex<f64>>):
+      %c = stablehlo.add %a, %b : tensor<complex<f64>>
+      stablehlo.return %c : tensor<complex<f64>>
+  }) : (tensor<6xcomplex<f64>>, tensor<3x1xi32>, tensor<3xcomplex<f64>>) -> tensor<6xcomplex<f64>>
+  %1 = "stablehlo.scatter"(%z, %d, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+    ^bb0(%a: tensor<complex<f64>>, %b: tensor<complex<f64>>):
+      stablehlo.return %b : tensor<complex<f64>>
+  }) : (tensor<6xcomplex<f64>>, tensor<3x1xi32>, tensor<3xcomplex<f64>>) -> tensor<6xcomplex<f64>>
+  %2 = "stablehlo.scatter"(%z, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+    ^bb0(%a: tensor<complex<f64>>, %b: tensor<complex<f64>>):
+      %c = stablehlo.multiply %a, %b : tensor<complex<f64>>
+      stablehlo.return %c : tensor<complex<f64>>
+  }) : (tensor<6xcomplex<f64>>, tensor<3x1xi32>, tensor<3xcomplex<f64>>) -> tensor<6xcomplex<f64>>
+  return %0, %1, %2 : tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>, tensor<6xcomplex<f64>>
+}
+
+// -----
+
 // c64 stays: every compiler has it.
 func.func @main(%x: tensor<6xcomplex<f32>>) -> (tensor<6xcomplex<f32>>, tensor<6xf32>) {
   // CHECK: stablehlo.divide
