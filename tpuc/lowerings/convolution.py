@@ -147,7 +147,7 @@ def _convolve_by_products(
     groups: int,
     lhs_dilation: Sequence[int],
 ) -> Array:
-    """A sum over the places of the kernel, of a product over channels each: libtpu has no convolution of i64."""
+    """A product of what the kernel covers and of the kernel: libtpu has no convolution of i64."""
     batch, channels, *_ = x.shape
     outputs, per_group, *kernel = weight.shape
     edges = [(before, after, step - 1) for (before, after), step in zip(padding, lhs_dilation, strict=True)]
@@ -155,14 +155,16 @@ def _convolve_by_products(
     x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (0, 0, 0), *edges])
     reaches = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
     sizes = [(size - reach) // step + 1 for size, reach, step in zip(x.shape[2:], reaches, stride, strict=True)]
-    weight = weight.reshape(groups, outputs // groups, per_group, *kernel)
-    y = jnp.zeros((batch, groups, outputs // groups, *sizes), x.dtype)
+    windows = []
     for place in itertools.product(*map(range, kernel)):
         starts = [index * step for index, step in zip(place, dilation, strict=True)]
         ends = [start + (size - 1) * step + 1 for start, size, step in zip(starts, sizes, stride, strict=True)]
         window = lax.slice(x, (0, 0, *starts), (batch, channels, *ends), (1, 1, *stride))
-        window = window.reshape(batch, groups, per_group, *sizes)
-        y = y + jnp.einsum("bgi...,goi->bgo...", window, weight[..., *place])
+        windows.append(window.reshape(batch, groups, per_group, *sizes))
+    if not windows:
+        return jnp.zeros((batch, outputs, *sizes), x.dtype)
+    weight = weight.reshape(groups, outputs // groups, per_group, len(windows))
+    y = jnp.einsum("bgik...,goik->bgo...", jnp.stack(windows, axis=3), weight)
     return y.reshape(batch, outputs, *sizes)
 
 
