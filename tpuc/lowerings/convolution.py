@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from tpuc.lowerings.registry import lowering
@@ -148,24 +148,23 @@ def _convolve_by_products(
     lhs_dilation: Sequence[int],
 ) -> Array:
     """A product of what the kernel covers and of the kernel: libtpu has no convolution of i64."""
-    batch, channels, *_ = x.shape
+    batch = len(x)
     outputs, per_group, *kernel = weight.shape
     edges = [(before, after, step - 1) for (before, after), step in zip(padding, lhs_dilation, strict=True)]
     # Padding may be negative: a transposed convolution cuts its result so.
     x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (0, 0, 0), *edges])
     reaches = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
     sizes = [(size - reach) // step + 1 for size, reach, step in zip(x.shape[2:], reaches, stride, strict=True)]
-    windows = []
-    for place in itertools.product(*map(range, kernel)):
-        starts = [index * step for index, step in zip(place, dilation, strict=True)]
-        ends = [start + (size - 1) * step + 1 for start, size, step in zip(starts, sizes, stride, strict=True)]
-        window = lax.slice(x, (0, 0, *starts), (batch, channels, *ends), (1, 1, *stride))
-        windows.append(window.reshape(batch, groups, per_group, *sizes))
-    if not windows:
-        return jnp.zeros((batch, outputs, *sizes), x.dtype)
-    weight = weight.reshape(groups, outputs // groups, per_group, len(windows))
-    y = jnp.einsum("bgik...,goik->bgo...", jnp.stack(windows, axis=3), weight)
-    return y.reshape(batch, outputs, *sizes)
+    # Which elements the kernel covers at each place, gathered at once: slices of them take libtpu minutes to compile.
+    covered = np.zeros((1, 1), np.int32)
+    for count, gap, size, step, extent in zip(kernel, dilation, sizes, stride, x.shape[2:], strict=True):
+        along = np.arange(count)[:, None] * gap + np.arange(size) * step
+        rows, columns = covered.shape
+        covered = covered[:, None, :, None] * extent + along[:, None, :].astype(np.int32)
+        covered = covered.reshape(rows * count, columns * size)
+    windows = x.reshape(batch, groups, per_group, -1)[..., covered]
+    weight = weight.reshape(groups, outputs // groups, per_group, len(covered))
+    return jnp.einsum("bgikp,goik->bgop", windows, weight).reshape(batch, outputs, *sizes)
 
 
 def _transposed(
