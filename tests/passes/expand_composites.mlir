@@ -9,8 +9,8 @@
 // CHECK-NEXT: return %[[SECOND]]
 // CHECK-NOT: func.func
 func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-  %0 = stablehlo.composite "tpuc.silu" %x {decomposition = @tpuc.silu.0} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %1 = stablehlo.composite "tpuc.silu" %0 {decomposition = @tpuc.silu.0} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %0 = stablehlo.composite "tpuc.silu" %x {decomposition = @tpuc.silu.0} : (tensor<4x8xf32>) -> tensor<4x8xf32> loc(""("silu.py":3:0))
+  %1 = stablehlo.composite "tpuc.silu" %0 {decomposition = @tpuc.silu.0} : (tensor<4x8xf32>) -> tensor<4x8xf32> loc(""("silu.py":3:0))
   return %1 : tensor<4x8xf32>
 }
 func.func private @tpuc.silu.0(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
@@ -33,7 +33,7 @@ func.func @main(%x: tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32> {
   %0 = stablehlo.composite "tpuc.attention" %x, %x, %x {composite_attributes = {is_causal = false, scale = 1.0 : f64}, decomposition = @attention}
       : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   %1 = stablehlo.composite "another.norm" %0 {decomposition = @norm} : (tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
-  %2 = stablehlo.composite "tpuc.softmax" %1 {decomposition = @softmax} : (tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %2 = stablehlo.composite "tpuc.softmax" %1 {decomposition = @softmax} : (tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32> loc(""("softmax.py":3:0))
   return %2 : tensor<1x1x4x8xf32>
 }
 func.func private @attention(%q: tensor<1x1x4x8xf32>, %k: tensor<1x1x4x8xf32>, %v: tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32> {
