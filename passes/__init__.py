@@ -13,6 +13,7 @@ from tpuc.passes.base import Estimator, Pass, PassContext, PassReport, run_passe
 from tpuc.passes.convert_arith import ConvertArith
 from tpuc.passes.cse import Cse
 from tpuc.passes.expand_c128 import ExpandC128
+from tpuc.passes.expand_composites import ExpandComposites
 from tpuc.passes.expand_i64_division import ExpandI64Division
 from tpuc.passes.expand_i64_products import ExpandI64Products
 from tpuc.passes.fold_constants import FoldConstants
@@ -25,7 +26,9 @@ from tpuc.passes.narrow_indices import NarrowIndices
 from tpuc.passes.pad_dynamic import PadDynamic
 from tpuc.passes.pad_to_tiles import PadToTiles
 from tpuc.passes.precision import Precision
+from tpuc.passes.recompose_activations import RecomposeActivations
 from tpuc.passes.recompose_attention import RecomposeAttention
+from tpuc.passes.recompose_norms import RecomposeNorms
 from tpuc.passes.roll_layers import RollLayers
 from tpuc.passes.scale_before_reduce import ScaleBeforeReduce
 from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
@@ -64,8 +67,11 @@ PIPELINE: tuple[Pass, ...] = (
     UnbatchDot(),  # before simplify-shape, which turns the copy for a batch of one into a reshape
     SimplifyShape(),  # before fold-transpose: reshapes stand between transposes and products
     FoldTranspose(),  # after what simplifies: only transposes that are needed are moved to where they cost nothing
-    RecomposeAttention(),  # after fold-transpose: it goes by products of plain rows and columns
-    Precision(),  # after recompose-attention: it must know a softmax; before all that asks what a program costs
+    RecomposeNorms(),  # after simplify-shape: statistics are copied to the elements by one broadcast, not by two
+    RecomposeActivations(),  # after fold-constants and simplify-arithmetic: what is left is the function itself
+    RecomposeAttention(),  # after recompose-norms: it goes by softmaxes, and by products of plain rows and columns
+    ExpandComposites(),  # after recompose-attention; before all others, which look at plain operations
+    Precision(),  # after expand-composites: it goes by what reduces; before all that asks what a program costs
     ScaleBeforeReduce(),  # after simplify-shape: it looks through one reshape, not through two
     SimplifyShape(),  # again: fold-transpose makes reshapes
     Cse(),  # the rules leave equal operations behind

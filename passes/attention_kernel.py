@@ -52,6 +52,7 @@ from tpuc.errors import RequestError
 from tpuc.lowerings.attention import ATTENTION
 from tpuc.lowerings.flash_attention import lower_flash_attention, takes_rotary
 from tpuc.passes.base import Pass, PassContext
+from tpuc.passes.composites import composite_attributes, is_composite
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.rotary import match_rotation
 from tpuc.passes.static_values import static_value
@@ -140,9 +141,9 @@ class _Attention:
 
     @classmethod
     def of(cls, composite: ir.Operation) -> _Attention | None:
-        if ir.StringAttr(composite.attributes["name"]).value != ATTENTION:
+        if not is_composite(composite, ATTENTION):
             return None
-        attributes = ir.DictAttr(composite.attributes["composite_attributes"])
+        attributes = composite_attributes(composite)
         query, key, value, *mask = composite.operands
         return cls(
             op=composite,

@@ -27,7 +27,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.lowerings.attention import ATTENTION
-from tpuc.passes.rewrite import Tensor, op_name
+from tpuc.passes.composites import is_composite
+from tpuc.passes.rewrite import Tensor
 from tpuc.passes.tensors import (
     CHLO_ELEMENTWISE,
     ELEMENTWISE,
@@ -218,7 +219,7 @@ class Bf16Storage:
 
 def is_attention(op: ir.OpView | ir.Operation) -> bool:
     """Says whether an operation is a composite of attention."""
-    return op_name(op) == "stablehlo.composite" and ir.StringAttr(op.attributes["name"]).value == ATTENTION
+    return is_composite(op, ATTENTION)
 
 
 def is_f32(value: ir.Value[Any]) -> bool:

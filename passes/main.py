@@ -17,14 +17,14 @@ from typing import Any, cast
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
-from tpuc.passes.rewrite import Tensor
+from tpuc.passes.rewrite import Tensor, op_name
 
 #: The attribute of an argument that says what it is.
 ARGUMENT = "tpuc.argument"
 _PREPARE = "prepare."
 
 
-def name_of(function: ir.OpView) -> str:
+def name_of(function: ir.OpView | ir.Operation) -> str:
     """Returns a function's name."""
     return ir.StringAttr(function.attributes["sym_name"]).value
 
@@ -126,6 +126,14 @@ class Main(Function):
             return name.startswith(("weight:", "prepared:")) and not any(True for _ in argument.uses)
 
         self.erase_arguments(is_unused)
+
+
+def is_in_main(op: ir.OpView) -> bool:
+    """Says whether an operation is of the program itself, and not of what a composite or a preparation stands for."""
+    parent = op.operation.parent
+    while parent is not None and op_name(parent) != "func.func":
+        parent = parent.operation.parent
+    return parent is not None and name_of(parent) == "main"
 
 
 def new_preparation(main: Main, types: Sequence[ir.Type], names: Sequence[str], result: ir.Type) -> Function:

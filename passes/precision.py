@@ -57,9 +57,10 @@ from jaxlib.mlir.dialects import stablehlo
 
 from tpuc import mlir
 from tpuc.errors import RequestError
-from tpuc.passes.attention import AttentionComposites
+from tpuc.lowerings.attention import ATTENTION
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.bf16_storage import Bf16Storage, is_attention, is_f32
+from tpuc.passes.composites import Composites, composite_attributes
 from tpuc.passes.main import Main
 from tpuc.passes.rewrite import Tensor, blocks_of, defining_op, is_dead
 from tpuc.passes.tensors import find_products, splat_constant, splat_number, tensor_type
@@ -117,13 +118,12 @@ def _store_in_bf16(module: ir.Module, *, everything: bool) -> int:
     main = Main(module)
     computed, constants = weights_and_constants(main)
     weights = {*computed, *main.arguments_of("weight")}
-    composites = AttentionComposites(module)
+    composites = Composites(module)
     count = 0
     for block in list(blocks_of(main.block)):
         storage = Bf16Storage(block, weights, constants, everything=everything)
         _Rewriter(block, storage, weights, composites, everything=everything).run()
         count += len(storage.rounded)
-    composites.add_functions()
     mlir.run_pipeline(module, "symbol-dce")
     return count
 
@@ -140,7 +140,7 @@ class _Rewriter:
         block: ir.Block,
         storage: Bf16Storage,
         weights: set[Tensor],
-        composites: AttentionComposites,
+        composites: Composites,
         *,
         everything: bool,
     ) -> None:
@@ -199,10 +199,11 @@ class _Rewriter:
         self._widen(op.results[0])
 
     def _rebuild_attention(self, op: ir.OpView) -> None:
-        attributes = ir.DictAttr(op.attributes["composite_attributes"])
+        attributes = composite_attributes(op)
         operands = [self._narrow_of(operand) if number < 3 else operand for number, operand in enumerate(op.operands)]
         with op.location, ir.InsertionPoint(op):
             result = self._composites.build(
+                ATTENTION,
                 operands,
                 is_causal=ir.BoolAttr(attributes["is_causal"]).value,
                 scale=ir.FloatAttr(attributes["scale"]).value,

@@ -9,7 +9,8 @@ Before:
            : (tensor<1x32x512x64xf32>, tensor<1x32x512x64xf32>) -> tensor<1x32x512x512xf32>
     %1 = stablehlo.multiply %0, %scale : tensor<1x32x512x512xf32>
     %2 = stablehlo.add %1, %mask : tensor<1x32x512x512xf32>
-    %3 = (the softmax of %2 over its rows)
+    %3 = stablehlo.composite "tpuc.softmax" %2 {composite_attributes = {dimensions = [3]}, ...}
+           : (tensor<1x32x512x512xf32>) -> tensor<1x32x512x512xf32>
     %4 = stablehlo.dot_general %3, %v, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [2]
            : (tensor<1x32x512x512xf32>, tensor<1x32x512x64xf32>) -> tensor<1x32x512x64xf32>
 
@@ -27,23 +28,23 @@ a whole row, the composite gives zeros, and the model NaN.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc.passes.attention import AttentionComposites
+from tpuc.lowerings.attention import ATTENTION
+from tpuc.lowerings.composites import SOFTMAX
 from tpuc.passes.attention_kernel import MASKED
 from tpuc.passes.base import Pass, PassContext
-from tpuc.passes.rewrite import Rules, Tensor, op_name
+from tpuc.passes.composites import Composites, dimensions_of, made_by
+from tpuc.passes.main import is_in_main
+from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.tensors import (
     has_one_use,
-    kept_dimensions,
     producer,
-    reduced_by,
     reshape,
     splat_number,
     transpose,
@@ -62,17 +63,15 @@ class RecomposeAttention(Pass):
         """Rewrites a module in place."""
         if context.target.chip is None:
             return {}  # Without a kernel, what the model wrote is as good.
-        builder = _Builder(module)
+        composites = Composites(module)
         rules = Rules()
 
         @rules.on(stablehlo.DotGeneralOp)
         def recompose_attention(op: stablehlo.DotGeneralOp) -> Tensor | None:
-            found = _match(op) if _is_in_main(op) else None
-            return builder.build(found) if found is not None else None
+            found = _match(op) if is_in_main(op) else None
+            return _build(found, composites) if found is not None else None
 
-        fired = rules.apply(module)
-        builder.composites.add_functions()
-        return fired
+        return rules.apply(module)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,27 +104,16 @@ class _Found:
     batches: tuple[int, ...]
 
 
-def _is_in_main(op: ir.OpView) -> bool:
-    """Whether this is the program itself, and not what a composite already stands for."""
-    parent = op.operation.parent
-    while parent is not None and op_name(parent) != "func.func":
-        parent = parent.operation.parent
-    return parent is not None and ir.StringAttr(parent.attributes["sym_name"]).value == "main"
-
-
 def _match(op: stablehlo.DotGeneralOp) -> _Found | None:
     if not _is_rows_by_columns(op):
         return None
-    weights = producer(_same_rows(op.lhs), stablehlo.DivOp)
-    if weights is None or not has_one_use(weights.result) or not _is_rows(weights.rhs, weights.lhs, stablehlo.AddOp):
+    softmax = made_by(_same_rows(op.lhs), SOFTMAX)
+    if softmax is None or not has_one_use(softmax.results[0]):
         return None
-    exponential = producer(weights.lhs, stablehlo.ExpOp)
-    shifted = producer(exponential.operand, stablehlo.SubtractOp) if exponential else None
-    if shifted is None or not _is_rows(shifted.rhs, shifted.lhs, stablehlo.MaxOp):
-        return None
-    scores = _match_scores(shifted.lhs)
-    batches = tuple(shifted.lhs.type.shape[:-2])
-    if scores is None or len(batches) > 2:
+    x = cast(Tensor, softmax.operands[0])
+    scores = _match_scores(x)
+    batches = tuple(x.type.shape[:-2])
+    if scores is None or len(batches) > 2 or dimensions_of(softmax) != [x.type.rank - 1]:
         return None
     types = {str(value.type.element_type) for value in (scores.product.lhs, scores.product.rhs, op.rhs, op.result)}
     return _Found(op=op, scores=scores, batches=batches) if len(types) == 1 and types <= set(_FLOATS) else None
@@ -176,27 +164,6 @@ def _same_rows(value: Tensor) -> Tensor:
             return value
 
 
-def _is_rows(value: Tensor, elements: Tensor, combine: type[ir.OpView]) -> bool:
-    """Whether a tensor is a reduction of the elements' rows, broadcast to their shape."""
-    copied = producer(value, stablehlo.BroadcastInDimOp)
-    if copied is None:
-        return False
-    reshaped = producer(copied.operand, stablehlo.ReshapeOp)
-    rows = producer(reshaped.operand if reshaped else copied.operand, stablehlo.ReduceOp)
-    if rows is None or reduced_by(rows) is not combine or rows.operands[0] != elements:
-        return False
-    shape = rows.results[0].type.shape
-    kept = kept_dimensions(shape, copied.operand.type.shape)
-    places = list(copied.broadcast_dimensions)
-    start = splat_number(rows.operands[1])
-    return (
-        list(rows.dimensions) == [elements.type.rank - 1]
-        and start == (0 if combine is stablehlo.AddOp else -math.inf)
-        and kept is not None
-        and all(places[place] == dimension for dimension, place in kept.items())
-    )
-
-
 def _has_one_of_each(op: stablehlo.DotGeneralOp) -> bool:
     """Whether each operand has one free and one contracting dimension, beside batches."""
     numbers = stablehlo.DotDimensionNumbers(op.dot_dimension_numbers)
@@ -216,36 +183,26 @@ def _is_rows_by_columns(op: stablehlo.DotGeneralOp) -> bool:
     )
 
 
-class _Builder:
-    """Builds the composites of one module.
-
-    Attributes:
-        composites: Those built so far.
-    """
-
-    def __init__(self, module: ir.Module) -> None:
-        self.composites = AttentionComposites(module)
-
-    def build(self, found: _Found) -> Tensor:
-        """Builds the composite in the place of the last product."""
-        batches = (1,) * (2 - len(found.batches)) + found.batches
-        product = stablehlo.DotDimensionNumbers(found.scores.product.dot_dimension_numbers)
-        last = stablehlo.DotDimensionNumbers(found.op.dot_dimension_numbers)
-        query, key = (
-            _arrange(operand, [*batching, *_free(operand, [*batching, *contracting]), *contracting], batches)
-            for operand, batching, contracting in (
-                (found.scores.product.lhs, product.lhs_batching_dimensions, product.lhs_contracting_dimensions),
-                (found.scores.product.rhs, product.rhs_batching_dimensions, product.rhs_contracting_dimensions),
-            )
+def _build(found: _Found, composites: Composites) -> Tensor:
+    """Builds the composite in the place of the last product."""
+    batches = (1,) * (2 - len(found.batches)) + found.batches
+    product = stablehlo.DotDimensionNumbers(found.scores.product.dot_dimension_numbers)
+    last = stablehlo.DotDimensionNumbers(found.op.dot_dimension_numbers)
+    query, key = (
+        _arrange(operand, [*batching, *_free(operand, [*batching, *contracting]), *contracting], batches)
+        for operand, batching, contracting in (
+            (found.scores.product.lhs, product.lhs_batching_dimensions, product.lhs_contracting_dimensions),
+            (found.scores.product.rhs, product.rhs_batching_dimensions, product.rhs_contracting_dimensions),
         )
-        batching, contracting = last.rhs_batching_dimensions, last.rhs_contracting_dimensions
-        order = [*batching, *contracting, *_free(found.op.rhs, [*batching, *contracting])]
-        operands = [query, key, _arrange(found.op.rhs, order, batches)]
-        if found.scores.mask is not None:
-            mask = found.scores.mask
-            operands.append(reshape(mask, [*batches, *mask.type.shape[-2:]]))
-        composite = self.composites.build(operands, is_causal=False, scale=found.scores.scale)
-        return reshape(composite, found.op.result.type.shape)
+    )
+    batching, contracting = last.rhs_batching_dimensions, last.rhs_contracting_dimensions
+    order = [*batching, *contracting, *_free(found.op.rhs, [*batching, *contracting])]
+    operands = [query, key, _arrange(found.op.rhs, order, batches)]
+    if found.scores.mask is not None:
+        mask = found.scores.mask
+        operands.append(reshape(mask, [*batches, *mask.type.shape[-2:]]))
+    composite = composites.build(ATTENTION, operands, is_causal=False, scale=found.scores.scale)
+    return reshape(composite, found.op.result.type.shape)
 
 
 def _free(operand: Tensor, taken: list[int]) -> list[int]:

@@ -1,4 +1,4 @@
-// RUN: tpuc opt --passes 'recompose-attention' --target v5p %s | filecheck %s
+// RUN: tpuc opt --passes 'recompose-norms,recompose-attention' --target v5p %s | filecheck %s
 
 // A mask that is added to scaled scores.
 // CHECK-LABEL: func.func @main
@@ -98,7 +98,7 @@ func.func @main(%q: tensor<2x3x4x8xbf16>, %k: tensor<2x3x5x8xbf16>,
 
 // The weights are an output too: they are computed anyway.
 // CHECK-LABEL: func.func @main
-// CHECK-NOT: composite
+// CHECK-NOT: tpuc.attention
 func.func @main(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x5x8xf32>, %v: tensor<2x3x5x8xf32>) -> (tensor<2x3x4x8xf32>, tensor<2x3x4x5xf32>) {
   %product = stablehlo.dot_general %q, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3]
       : (tensor<2x3x4x8xf32>, tensor<2x3x5x8xf32>) -> tensor<2x3x4x5xf32>
@@ -122,7 +122,7 @@ func.func @main(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x5x8xf32>, %v: tensor<2x3
 
 // A softmax over the columns.
 // CHECK-LABEL: func.func @main
-// CHECK-NOT: composite
+// CHECK-NOT: tpuc.attention
 func.func @main(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x4x8xf32>, %v: tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32> {
   %product = stablehlo.dot_general %q, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3]
       : (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>) -> tensor<2x3x4x4xf32>
@@ -146,7 +146,7 @@ func.func @main(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x4x8xf32>, %v: tensor<2x3
 
 // Rows of a square, put back as columns.
 // CHECK-LABEL: func.func @main
-// CHECK-NOT: composite
+// CHECK-NOT: tpuc.attention
 func.func @main(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x4x8xf32>, %v: tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32> {
   %product = stablehlo.dot_general %q, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3]
       : (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>) -> tensor<2x3x4x4xf32>
@@ -170,7 +170,7 @@ func.func @main(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x4x8xf32>, %v: tensor<2x3
 
 // A scale of its own for each head.
 // CHECK-LABEL: func.func @main
-// CHECK-NOT: composite
+// CHECK-NOT: tpuc.attention
 func.func @main(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x5x8xf32>, %v: tensor<2x3x5x8xf32>,
     %scale: tensor<3xf32>) -> tensor<2x3x4x8xf32> {
   %product = stablehlo.dot_general %q, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tpuc import mlir
 from tpuc.passes import PIPELINE, run_passes
-from tpuc.targets import CPU
+from tpuc.targets import CPU, Target
 
 from .evaluation import evaluate, make_inputs
 
@@ -130,6 +130,37 @@ def _mean(draw: st.DrawFn, program: Program, x: int) -> None:
     program.append(f"divide %v{total}, %v{count} : {_type(new)}", new)
 
 
+def _softmax(draw: st.DrawFn, program: Program, x: int) -> None:
+    shape = program.shapes[x]
+    gone = draw(st.integers(0, len(shape) - 1)) if shape else None
+    if gone is None:
+        return
+    lowest = program.append("constant dense<0xFF800000> : tensor<f32>", ())
+    zero = program.append("constant dense<0.0> : tensor<f32>", ())
+    peak = _of_rows(program, x, f"reduce(%v{x} init: %v{lowest}) applies stablehlo.maximum", gone)
+    shifted = program.append(f"subtract %v{x}, %v{peak} : {_type(shape)}", shape)
+    weights = program.append(f"exponential %v{shifted} : {_type(shape)}", shape)
+    total = _of_rows(program, weights, f"reduce(%v{weights} init: %v{zero}) applies stablehlo.add", gone)
+    program.append(f"divide %v{weights}, %v{total} : {_type(shape)}", shape)
+
+
+def _of_rows(program: Program, x: int, reduction: str, gone: int) -> int:
+    """A reduction of one dimension, copied along it."""
+    old = program.shapes[x]
+    new = (*old[:gone], *old[gone + 1 :])
+    kept = [dimension for dimension in range(len(old)) if dimension != gone]
+    rows = program.append(
+        f"{reduction} across dimensions = [{gone}] : ({_type(old)}, tensor<f32>) -> {_type(new)}", new
+    )
+    return program.append(f"broadcast_in_dim %v{rows}, dims = {kept} : ({_type(new)}) -> {_type(old)}", old)
+
+
+def _silu(draw: st.DrawFn, program: Program, x: int) -> None:
+    shape = program.shapes[x]
+    logistic = program.append(f"logistic %v{x} : {_type(shape)}", shape)
+    program.append(f"multiply %v{logistic}, %v{x} : {_type(shape)}", shape)
+
+
 def _dot(draw: st.DrawFn, program: Program, x: int) -> None:
     pairs = [
         (y, i, j)
@@ -159,17 +190,29 @@ def _dot(draw: st.DrawFn, program: Program, x: int) -> None:
 
 
 Maker = Callable[[st.DrawFn, Program, int], None]
-MAKERS: tuple[Maker, ...] = (_binary, _broadcast, _constant, _dot, _mean, _reshape, _transpose, _transpose, _unary)
+MAKERS: tuple[Maker, ...] = (
+    _binary,
+    _broadcast,
+    _constant,
+    _dot,
+    _mean,
+    _reshape,
+    _silu,
+    _softmax,
+    _transpose,
+    _transpose,
+    _unary,
+)
 
 
 @settings(max_examples=150, deadline=None)
-@given(programs(), st.integers(0, 1000))
-def test_the_pipeline_keeps_what_a_program_computes(text: str, seed: int) -> None:
+@given(programs(), st.integers(0, 1000), st.sampled_from([CPU, Target.parse("v5p")]))
+def test_the_pipeline_keeps_what_a_program_computes(text: str, seed: int, target: Target) -> None:
     with mlir.make_context() as context:
         module = mlir.parse(text, context)
         inputs = make_inputs(module, seed)
         before = evaluate(module, inputs)
-        run_passes(module, PIPELINE, CPU)
+        run_passes(module, PIPELINE, target)
         after = evaluate(module, inputs)
         for old, new in zip(before, after, strict=True):
             np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-4)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import torch
 from jax import lax
-from jaxlib.mlir import ir
 
-from tpuc import mlir
 from tpuc.lowerings.call import argument_of
 from tpuc.lowerings.random import native_dropout
 from tpuc.lowerings.registry import lowering
@@ -127,17 +124,6 @@ def attention(
     scores = _masked(scores, mask, is_causal)
     weights = drop(_softmax(scores, may_be_masked_out=mask is not None or is_causal))
     return jnp.einsum("...ls,...se->...le", weights.astype(value.dtype), value).reshape(output_shape)
-
-
-def lower_attention(*operands: jax.ShapeDtypeStruct, is_causal: bool, scale: float) -> bytes:
-    """Lowers `attention` at these shapes to a StableHLO module of one function, `@main`, as MLIR bytecode."""
-    traced = jax.jit(partial(attention, is_causal=is_causal, scale=scale)).trace(*operands)
-    # Nothing of it differs between platforms.
-    module: ir.Module = traced.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
-    mlir.run_pipeline(module, "strip-debuginfo")
-    mlir.inline_calls(module)
-    mlir.run_pipeline(module, "symbol-dce")
-    return mlir.to_bytecode(module)
 
 
 def _masked(scores: Array, mask: Array | None, is_causal: bool) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +23,7 @@ def layer_norm(
     cudnn_enable: bool = True,
 ) -> Array:
     """Layer normalization over the last dimensions, with the statistics in f32."""
-    axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
-    y = _wide(x)
-    centered = y - y.mean(axes, keepdims=True)
-    variance = (centered * centered).mean(axes, keepdims=True)
-    y = centered * jax.lax.rsqrt(variance + eps)
+    y = standardized(_wide(x), dimensions=range(x.ndim - len(normalized_shape), x.ndim), epsilon=eps)
     if weight is not None:
         y = y * weight
     if bias is not None:
@@ -49,10 +46,9 @@ def native_layer_norm(
 @lowering("aten.rms_norm.default", why="one reduction, in f32")
 def rms_norm(x: Array, normalized_shape: list[int], weight: Array | None = None, eps: float | None = None) -> Array:
     """Root-mean-square normalization over the last dimensions, in f32."""
-    axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
     y = _wide(x)
     eps = float(jnp.finfo(y.dtype).eps) if eps is None else eps  # Of what it is computed in.
-    y = y * jax.lax.rsqrt((y * y).mean(axes, keepdims=True) + eps)
+    y = root_mean_square_scaled(y, dimensions=range(x.ndim - len(normalized_shape), x.ndim), epsilon=eps)
     return y if weight is None else y * weight
 
 
@@ -67,8 +63,7 @@ def group_norm(
 ) -> Array:
     """Normalization over groups of channels (dimension 1), with the statistics in f32."""
     y = _wide(x).reshape(x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
-    centered = y - y.mean(-1, keepdims=True)
-    y = centered * jax.lax.rsqrt((centered * centered).mean(-1, keepdims=True) + eps)
+    y = standardized(y, dimensions=(2,), epsilon=eps)
     return _per_channel(y.reshape(x.shape), weight, bias)
 
 
@@ -137,6 +132,17 @@ def batch_norm_training(
     new_mean = (1 - momentum) * running_mean + momentum * mean
     new_var = (1 - momentum) * running_var + momentum * unbiased
     return _normalized(y, mean, rstd, weight, bias), mean, rstd, new_mean, new_var
+
+
+def standardized(x: Array, *, dimensions: Sequence[int], epsilon: float) -> Array:
+    """`(x - mean) / sqrt(variance + epsilon)`, with the statistics over these dimensions."""
+    centered = x - x.mean(tuple(dimensions), keepdims=True)
+    return root_mean_square_scaled(centered, dimensions=dimensions, epsilon=epsilon)
+
+
+def root_mean_square_scaled(x: Array, *, dimensions: Sequence[int], epsilon: float) -> Array:
+    """`x / sqrt(mean(x * x) + epsilon)`, with the mean over these dimensions."""
+    return x * jax.lax.rsqrt((x * x).mean(tuple(dimensions), keepdims=True) + epsilon)
 
 
 def _wide(x: Array) -> Array:
