@@ -114,7 +114,8 @@ def scatter_parts(op: stablehlo.ScatterOp) -> Tensor | None:
         arguments = made.update_computation.blocks.append(scalar, scalar).arguments
         with ir.InsertionPoint(made.update_computation.blocks[0]):
             stablehlo.return_([stablehlo.add(*arguments) if adds else arguments[1]])
-        return made.results[0]
+        result: Tensor = made.results[0]
+        return result
 
     (x,), (y,) = op.inputs, op.updates
     return stablehlo.complex(*map(part, _parts(x), _parts(y)))

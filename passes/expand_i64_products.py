@@ -76,7 +76,8 @@ def _sum(value: Tensor, dims: Sequence[int]) -> Tensor:
     block = reduce.body.blocks.append(scalar, scalar)
     with ir.InsertionPoint(block):
         stablehlo.return_([stablehlo.add(*block.arguments)])
-    return reduce.results[0]
+    result: Tensor = reduce.results[0]
+    return result
 
 
 def _is_64_bit(type_: ir.Type) -> bool:

@@ -129,10 +129,10 @@ def _match_softmax(op: ir.OpView) -> _Softmax | None:
             norm = Statistic.of(shifted.rhs)
             logarithm = producer(norm.value, stablehlo.LogOp)
             total = norm.at(logarithm.operand).reduction(stablehlo.AddOp, 0) if logarithm else None
-            weights = producer(total.operands[0], stablehlo.ExpOp) if total else None
-            if logarithm is None or weights is None or weights.operand != shifted.lhs:
+            exponential = producer(total.operands[0], stablehlo.ExpOp) if total else None
+            if logarithm is None or exponential is None or exponential.operand != shifted.lhs:
                 return None
-            return _match_weights(weights.result, norm.at(logarithm.operand))
+            return _match_weights(exponential.result, norm.at(logarithm.operand))
     return None
 
 
@@ -184,7 +184,7 @@ class _Deviation:
     epsilon: float
 
 
-def _match_norm(op: stablehlo.DivOp | stablehlo.MulOp) -> _Norm | None:
+def _match_norm(op: ir.OpView) -> _Norm | None:
     for deviation, factors in _deviations(op):
         if deviation.x not in factors:
             continue
@@ -198,13 +198,14 @@ def _match_norm(op: stablehlo.DivOp | stablehlo.MulOp) -> _Norm | None:
     return None
 
 
-def _deviations(op: stablehlo.DivOp | stablehlo.MulOp) -> Iterator[tuple[_Deviation, list[Tensor]]]:
+def _deviations(op: ir.OpView) -> Iterator[tuple[_Deviation, list[Tensor]]]:
     """Gives the deviations that an operation divides by, each with the factors that are divided."""
     if isinstance(op, stablehlo.DivOp):
         found = _match_deviation(Statistic.of(op.rhs), is_inverse=False)
         if found is not None:
             yield found, list(_factors(op.lhs))
         return
+    assert isinstance(op, stablehlo.MulOp)
     factors = [*_factors(op.lhs), *_factors(op.rhs)]
     for number, factor in enumerate(factors):
         found = _match_deviation(Statistic.of(factor), is_inverse=True)
@@ -227,7 +228,8 @@ def _match_deviation(root: Statistic, *, is_inverse: bool) -> _Deviation | None:
     inverted = _inverted(root.value)
     if inverted is not None:
         return _match_deviation(root.at(inverted), is_inverse=not is_inverse)
-    taken = producer(root.value, stablehlo.RsqrtOp if is_inverse else stablehlo.SqrtOp)
+    kind: type[stablehlo.RsqrtOp | stablehlo.SqrtOp] = stablehlo.RsqrtOp if is_inverse else stablehlo.SqrtOp
+    taken = producer(root.value, kind)
     power = producer(root.value, stablehlo.PowOp)
     if taken is not None:
         radicand = root.at(taken.operand)
