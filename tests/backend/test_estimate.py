@@ -87,7 +87,7 @@ def test_several_programs_are_compiled_side_by_side(
 def test_a_given_process_stays_open(tmp_path: Path, compiled_in: list[Process]) -> None:
     given = Process()
     worker: Worker = given  # type: ignore[assignment]
-    with LibtpuEstimator(V5E, cache=Cache(tmp_path, "estimate"), worker=worker) as estimator:
+    with LibtpuEstimator(V5E, cache=Cache(tmp_path, "estimate"), workers=[worker]) as estimator:
         _cycles(estimator, "layers.0")
     assert compiled_in == [given]
     assert given.is_open
@@ -105,7 +105,7 @@ def test_a_process_that_ends_is_replaced(
         raise CrashError("the compile for v5e: the process ended")
 
     monkeypatch.setattr(estimate, "compile_in", crash)
-    with LibtpuEstimator(V5E, cache=Cache(tmp_path, "estimate"), worker=worker) as estimator:
+    with LibtpuEstimator(V5E, cache=Cache(tmp_path, "estimate"), workers=[worker]) as estimator:
         assert _cycles(estimator, "layers.0") is None
         assert not given.is_open
         with mlir.make_context() as context:

@@ -61,6 +61,9 @@ class Compilers:
         # Each keeps a core busy, or more; with more of them they would wait for each other.
         at_once = os.cpu_count() or 1
         self._workers = {number: start_worker(job[1]) for number, job in enumerate(self._jobs[:at_once])}
+        # One target leaves a core idle while passes compare two programs.
+        chip = next((target for _, target, libtpu in self._jobs if target.chip and libtpu is None), None)
+        self._spare = {chip: start_worker(chip)} if chip and len(self._jobs) < at_once else {}
         self._pool = ThreadPoolExecutor(max_workers=at_once)
         self._started: dict[int, Future[CompiledTarget]] = {}
 
@@ -71,20 +74,23 @@ class Compilers:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for worker in self._workers.values():
+        for worker in (*self._workers.values(), *self._spare.values()):
             worker.close()
 
     def estimator(self, target: Target) -> AbstractContextManager[LibtpuEstimator | None]:
         """Returns who estimates what programs cost on a target, and leaves what it compiled whole for `start`."""
         cache = None if self._caches is None else self._caches.estimates
-        return estimator_for(target, cache=cache, worker=self._idle_worker(target), made=self._estimated[target])
+        return estimator_for(target, cache=cache, workers=self._idle_workers(target), made=self._estimated[target])
 
-    def _idle_worker(self, target: Target) -> Worker | None:
-        """A process that will compile for a target with the installed libtpu, and does nothing yet."""
-        for number, worker in self._workers.items():
-            if number not in self._started and self._jobs[number][1:] == (target, None) and worker.is_running:
-                return worker
-        return None
+    def _idle_workers(self, target: Target) -> list[Worker]:
+        """Processes that can compile for a target with the installed libtpu, and do nothing yet."""
+        idle = [
+            worker
+            for number, worker in self._workers.items()
+            if number not in self._started and self._jobs[number][1:] == (target, None)
+        ][:1]
+        idle += [self._spare[target]] if target in self._spare else []
+        return [worker for worker in idle if worker.is_running]
 
     def start(self, bucket: Bucket, target: Target, program: OptimizedProgram) -> None:
         """Begins to compile a program, and returns at once."""

@@ -35,7 +35,7 @@ def estimator_for(
     target: Target,
     *,
     cache: Cache | None,
-    worker: Worker | None = None,
+    workers: Sequence[Worker] = (),
     made: MutableMapping[bytes, Executable] | None = None,
 ) -> AbstractContextManager[LibtpuEstimator | None]:
     """Returns who estimates what programs cost on a target: libtpu for a chip, nobody for the CPU.
@@ -43,16 +43,16 @@ def estimator_for(
     Args:
         target: The target.
         cache: As `LibtpuEstimator` takes it.
-        worker: As `LibtpuEstimator` takes it.
+        workers: As `LibtpuEstimator` takes them.
         made: As `LibtpuEstimator` takes it.
     """
-    return LibtpuEstimator(target, cache=cache, worker=worker, made=made) if target.chip else nullcontext()
+    return LibtpuEstimator(target, cache=cache, workers=workers, made=made) if target.chip else nullcontext()
 
 
 class LibtpuEstimator:
     """Compiles programs with libtpu for their estimated cycles.
 
-    As many are compiled side by side as there are cores. Processes beside the one that may be given are started when
+    As many are compiled side by side as there are cores. Processes beside those that may be given are started when
     programs come that have no answer yet.
     """
 
@@ -61,7 +61,7 @@ class LibtpuEstimator:
         target: Target,
         *,
         cache: Cache | None,
-        worker: Worker | None = None,
+        workers: Sequence[Worker] = (),
         made: MutableMapping[bytes, Executable] | None = None,
     ) -> None:
         """Prepares for a chip.
@@ -69,19 +69,19 @@ class LibtpuEstimator:
         Args:
             target: The chip.
             cache: Where answers are looked for first, and kept; None keeps nothing.
-            worker: A process that `start_worker` started for the chip, which compiles with the installed libtpu. It is
-                closed only where the compiler ends it.
+            workers: Processes that `start_worker` started for the chip, to compile with the installed libtpu. They are
+                closed only where the compiler ends them.
             made: Gets the executables of whole programs, by the program (portable StableHLO) that each was made of.
         """
         self._target = target
         self._cache = cache
-        self._given = worker
+        self._given = tuple(workers)
         self._made = made
         self._at_once = os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(max_workers=self._at_once)
         #: Who compiles nothing yet; None stands for a process that is not started.
         self._idle: SimpleQueue[Worker | None] = SimpleQueue()
-        for each in [worker, *[None] * (self._at_once - 1)]:
+        for each in [*workers, *[None] * (self._at_once - len(workers))]:
             self._idle.put(each)
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class LibtpuEstimator:
         self._pool.shutdown()
         while not self._idle.empty():
             worker = self._idle.get()
-            if worker is not None and worker is not self._given:
+            if worker is not None and worker not in self._given:
                 worker.close()
 
     def cycles(self, module: ir.Module) -> int | None:
