@@ -130,7 +130,13 @@ def power(op: stablehlo.PowOp) -> Tensor | None:
     zero = zeros(a.type)
     is_real = _is(d, "EQ", zero)
     from_zero = stablehlo.and_(_is(a, "EQ", zero), _is(b, "EQ", zero))
-    general = stablehlo.exponential(stablehlo.multiply(op.rhs, stablehlo.log(op.lhs)))
+    # XLA's own logarithm and exponential take libtpu minutes to compile, where a program has a few of them.
+    logarithm, angle = _log_magnitude(a, b), stablehlo.atan2(b, a)
+    size = stablehlo.exponential(stablehlo.subtract(stablehlo.multiply(c, logarithm), stablehlo.multiply(d, angle)))
+    turn = stablehlo.add(stablehlo.multiply(d, logarithm), stablehlo.multiply(c, angle))
+    general = stablehlo.complex(
+        stablehlo.multiply(size, stablehlo.cosine(turn)), stablehlo.multiply(size, stablehlo.sine(turn))
+    )
     is_zero = stablehlo.and_(from_zero, stablehlo.and_(is_real, _is(c, "GT", zero)))
     is_one = stablehlo.and_(is_real, _is(c, "EQ", zero))
     value = stablehlo.select(is_zero, stablehlo.complex(zero, zero), general)
@@ -204,6 +210,15 @@ def _divide(numerator: Tensor, divisor: Tensor) -> Tensor:
     square = stablehlo.add(stablehlo.multiply(c, c), stablehlo.multiply(d, d))
     real, imaginary = (stablehlo.divide(stablehlo.divide(part, square), scale) for part in _parts(product))
     return stablehlo.complex(real, imaginary)
+
+
+def _log_magnitude(a: Tensor, b: Tensor) -> Tensor:
+    """log(|a + bi|) => log(m) + log1p((n / m)^2) / 2, with the larger and the smaller of |a| and |b|."""
+    a, b = stablehlo.abs(a), stablehlo.abs(b)
+    larger, smaller = stablehlo.maximum(a, b), stablehlo.minimum(a, b)
+    ratio = stablehlo.divide(smaller, larger)
+    rest = stablehlo.log_plus_one(stablehlo.multiply(ratio, ratio))
+    return stablehlo.add(stablehlo.log(larger), stablehlo.multiply(_splat(0.5, a), rest))
 
 
 def _hyperbolic(x: Tensor) -> tuple[Tensor, Tensor]:
