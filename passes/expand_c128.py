@@ -29,10 +29,13 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.passes.base import Pass, PassContext
+from tpuc.passes.main import Main
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.tensors import splat_constant, tensor_type, zeros
 
 RULES = Rules()
+#: What PJRT reads the layout of a result from.
+_LAYOUT = "mhlo.layout_mode"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +45,25 @@ class ExpandC128(Pass):
     name: ClassVar[str] = "expand-c128"
 
     def run(self, module: ir.Module, context: PassContext) -> Mapping[str, int]:
-        """Rewrites a module in place."""
-        return RULES.apply(module) if context.target.chip else {}
+        """Rewrites a module in place; counts the results that are laid out as well."""
+        if context.target.chip is None:
+            return {}
+        fired = RULES.apply(module)
+        with module.context:
+            laid_out = _lay_out_results(Main(module))
+        return {**fired, "lay_out_results": laid_out} if laid_out else fired
+
+
+def _lay_out_results(main: Main) -> int:
+    """Leaves the layout of results of c128 to the compiler, and counts them.
+
+    libtpu lays out the parts of such a number as it likes, and refuses its own program where the whole is otherwise.
+    """
+    types = ir.FunctionType(ir.TypeAttr(main.op.attributes["function_type"]).value).results
+    numbers = [number for number, type_ in enumerate(types) if _is_c128(type_)]
+    for number in numbers:
+        main.set_result_attribute(number, _LAYOUT, ir.StringAttr.get("auto"))
+    return len(numbers)
 
 
 @RULES.on(stablehlo.ConvertOp)

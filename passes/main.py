@@ -92,6 +92,16 @@ class Function:
         """Removes an attribute from all arguments."""
         self._update([{key: value for key, value in each.items() if key != name} for each in self.attributes])
 
+    def set_result_attribute(self, number: int, name: str, value: ir.Attribute) -> None:
+        """Sets an attribute of one result."""
+        count = len(ir.FunctionType(ir.TypeAttr(self.op.attributes["function_type"]).value).results)
+        attributes: list[dict[str, ir.Attribute]] = [{} for _ in range(count)]
+        if "res_attrs" in self.op.attributes:
+            attributes = [_as_dict(ir.DictAttr(each)) for each in ir.ArrayAttr(self.op.attributes["res_attrs"])]
+        attributes[number][name] = value
+        with self.op.context:
+            self.op.attributes["res_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in attributes])
+
     def _update(self, attributes: Sequence[dict[str, ir.Attribute]]) -> None:
         with self.op.context:
             inputs = [argument.type for argument in self.block.arguments]

@@ -112,6 +112,16 @@ func.func @main(%x: tensor<6xf64>, %y: tensor<6xf64>) -> (tensor<6xcomplex<f64>>
 
 // -----
 
+// The layout of results is left to the compiler.
+func.func @main(%x: tensor<4x3x2xf64>, %y: tensor<4x3x2xcomplex<f32>>)
+    -> (tensor<4x3x2xcomplex<f64>>, tensor<4x3x2xcomplex<f32>>, tensor<4x3x2xf64>) {
+  // CHECK: -> (tensor<4x3x2xcomplex<f64>> {mhlo.layout_mode = "auto"}, tensor<4x3x2xcomplex<f32>>, tensor<4x3x2xf64>)
+  %0 = stablehlo.complex %x, %x : tensor<4x3x2xcomplex<f64>>
+  return %0, %y, %x : tensor<4x3x2xcomplex<f64>>, tensor<4x3x2xcomplex<f32>>, tensor<4x3x2xf64>
+}
+
+// -----
+
 // c64 stays: every compiler has it.
 func.func @main(%x: tensor<6xcomplex<f32>>) -> (tensor<6xcomplex<f32>>, tensor<6xf32>) {
   // CHECK: stablehlo.divide
