@@ -60,7 +60,7 @@ def _lay_out_results(main: Main) -> int:
     libtpu lays out the parts of such a number as it likes, and refuses its own program where the whole is otherwise.
     """
     types = ir.FunctionType(ir.TypeAttr(main.op.attributes["function_type"]).value).results
-    numbers = [number for number, type_ in enumerate(types) if _is_c128(type_)]
+    numbers = [number for number, type_ in enumerate(types) if _is_c128(ir.RankedTensorType(type_))]
     for number in numbers:
         main.set_result_attribute(number, _LAYOUT, ir.StringAttr.get("auto"))
     return len(numbers)
