@@ -11,6 +11,7 @@ from tpuc import mlir
 from tpuc.lowerings.composites import Attribute, lower_composite
 from tpuc.passes.base import PassContext
 from tpuc.passes.fold_constants import FoldConstants
+from tpuc.passes.main import Function
 from tpuc.passes.rewrite import Tensor, defining_op, op_name
 from tpuc.passes.simplify_arithmetic import SimplifyArithmetic
 from tpuc.passes.simplify_shape import SimplifyShape
@@ -39,10 +40,9 @@ class Composites:
             attributes: How it computes.
         """
         function = self._function(name, operands, attributes)
-        results = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results
         composite = ir.Operation.create(
             "stablehlo.composite",
-            results=results,
+            results=Function(function).result_types,
             operands=list(operands),
             attributes={
                 "name": ir.StringAttr.get(name),

@@ -21,6 +21,7 @@ Bought: these compile.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -50,8 +51,7 @@ class ExpandC128(Pass):
             return {}
         fired = RULES.apply(module)
         with module.context:
-            laid_out = _lay_out_results(Main(module))
-        return {**fired, "lay_out_results": laid_out} if laid_out else fired
+            return fired + Counter(lay_out_results=_lay_out_results(Main(module)))
 
 
 def _lay_out_results(main: Main) -> int:
@@ -59,8 +59,8 @@ def _lay_out_results(main: Main) -> int:
 
     libtpu lays out the parts of such a number as it likes, and refuses its own program where the whole is otherwise.
     """
-    types = ir.FunctionType(ir.TypeAttr(main.op.attributes["function_type"]).value).results
-    numbers = [number for number, type_ in enumerate(types) if _is_c128(ir.RankedTensorType(type_))]
+    types = map(ir.RankedTensorType, main.result_types)
+    numbers = [number for number, type_ in enumerate(types) if _is_c128(type_)]
     for number in numbers:
         main.set_result_attribute(number, _LAYOUT, ir.StringAttr.get("auto"))
     return len(numbers)
@@ -84,9 +84,7 @@ def absolute_value(op: stablehlo.AbsOp) -> Tensor | None:
     """abs(a + bi) => m * sqrt(1 + (n / m)^2) with the larger and the smaller of |a| and |b|: no square overflows."""
     if not _is_c128(op.operand.type):
         return None
-    a, b = (stablehlo.abs(part) for part in _parts(op.operand))
-    larger, smaller = stablehlo.maximum(a, b), stablehlo.minimum(a, b)
-    ratio = stablehlo.divide(smaller, larger)
+    larger, smaller, ratio = _by_size(*_parts(op.operand))
     one = _splat(1.0, larger)
     scaled = stablehlo.multiply(larger, stablehlo.sqrt(stablehlo.add(one, stablehlo.multiply(ratio, ratio))))
     # Zero and infinity would divide to NaN: both are their own absolute value.
@@ -168,9 +166,9 @@ def reciprocal_root(op: stablehlo.RsqrtOp) -> Tensor | None:
     """rsqrt(x) => 1 / sqrt(x)."""
     if not _is_c128(op.result.type):
         return None
-    part = tensor_type(op.result.type.shape, ir.F64Type.get())
-    one = stablehlo.complex(splat_constant(ir.FloatAttr.get(part.element_type, 1.0), part), zeros(part))
-    return _divide(one, stablehlo.sqrt(op.operand))
+    root = stablehlo.sqrt(op.operand)
+    real = stablehlo.real(root)
+    return _divide(stablehlo.complex(_splat(1.0, real), zeros(real.type)), root)
 
 
 @RULES.on(stablehlo.Expm1Op)
@@ -232,11 +230,16 @@ def _divide(numerator: Tensor, divisor: Tensor) -> Tensor:
     return stablehlo.complex(real, imaginary)
 
 
-def _log_magnitude(a: Tensor, b: Tensor) -> Tensor:
-    """log(|a + bi|) => log(m) + log1p((n / m)^2) / 2, with the larger and the smaller of |a| and |b|."""
+def _by_size(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The larger and the smaller of |a| and |b|, and the quotient of the smaller and the larger."""
     a, b = stablehlo.abs(a), stablehlo.abs(b)
     larger, smaller = stablehlo.maximum(a, b), stablehlo.minimum(a, b)
-    ratio = stablehlo.divide(smaller, larger)
+    return larger, smaller, stablehlo.divide(smaller, larger)
+
+
+def _log_magnitude(a: Tensor, b: Tensor) -> Tensor:
+    """log(|a + bi|) => log(m) + log1p((n / m)^2) / 2, with the larger and the smaller of |a| and |b|."""
+    larger, _, ratio = _by_size(a, b)
     rest = stablehlo.log_plus_one(stablehlo.multiply(ratio, ratio))
     return stablehlo.add(stablehlo.log(larger), stablehlo.multiply(_splat(0.5, a), rest))
 

@@ -38,7 +38,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Rules, Tensor
-from tpuc.passes.tensors import splat_constant, tensor_type, zeros
+from tpuc.passes.tensors import is_64_bit_integer, splat_constant, tensor_type, zeros
 
 RULES = Rules()
 
@@ -62,7 +62,7 @@ class ExpandI64Division(Pass):
 @RULES.on(stablehlo.DivOp)
 def quotient(op: stablehlo.DivOp) -> Tensor | None:
     """X / y => the quotient of their magnitudes, which is negative where their signs differ."""
-    if not _is_64_bit(op.result.type):
+    if not is_64_bit_integer(op.result.type.element_type):
         return None
     found, _ = _divide(_magnitude(op.lhs), _magnitude(op.rhs))
     if _is_unsigned(op.result.type):
@@ -74,7 +74,7 @@ def quotient(op: stablehlo.DivOp) -> Tensor | None:
 @RULES.on(stablehlo.RemOp)
 def remainder(op: stablehlo.RemOp) -> Tensor | None:
     """X % y => the remainder of their magnitudes, with the sign of x."""
-    if not _is_64_bit(op.result.type):
+    if not is_64_bit_integer(op.result.type.element_type):
         return None
     _, left = _divide(_magnitude(op.lhs), _magnitude(op.rhs))
     return left if _is_unsigned(op.result.type) else _with_sign(left, _is_negative(op.lhs), op.result.type)
@@ -114,10 +114,6 @@ def _with_sign(magnitude: Tensor, is_negative: Tensor, type_: ir.RankedTensorTyp
 
 def _is_negative(value: Tensor) -> Tensor:
     return stablehlo.compare(value, zeros(value.type), stablehlo.ComparisonDirectionAttr.get("LT"))
-
-
-def _is_64_bit(type_: ir.RankedTensorType) -> bool:
-    return isinstance(type_.element_type, ir.IntegerType) and type_.element_type.width == 64
 
 
 def _is_unsigned(type_: ir.RankedTensorType) -> bool:

@@ -27,7 +27,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.rewrite import Rules, Tensor
-from tpuc.passes.tensors import broadcast, tensor_type, zeros
+from tpuc.passes.tensors import broadcast, is_64_bit_integer, tensor_type, zeros
 
 RULES = Rules()
 
@@ -46,7 +46,7 @@ class ExpandI64Products(Pass):
 @RULES.on(stablehlo.DotGeneralOp)
 def product(op: stablehlo.DotGeneralOp) -> Tensor | None:
     """dot_general(x, y) => sum(x * y) over the dimensions that are contracted, which come last."""
-    if not all(_is_64_bit(value.type.element_type) for value in (op.lhs, op.rhs, op.result)):
+    if not all(is_64_bit_integer(value.type.element_type) for value in (op.lhs, op.rhs, op.result)):
         return None
     numbers = stablehlo.DotDimensionNumbers(op.dot_dimension_numbers)
     kept = len(op.result.type.shape)
@@ -78,7 +78,3 @@ def _sum(value: Tensor, dims: Sequence[int]) -> Tensor:
         stablehlo.return_([stablehlo.add(*block.arguments)])
     result: Tensor = reduce.results[0]
     return result
-
-
-def _is_64_bit(type_: ir.Type) -> bool:
-    return isinstance(type_, ir.IntegerType) and type_.width == 64

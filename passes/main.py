@@ -54,6 +54,11 @@ class Function:
         """What each argument is, `<kind>:<name>`; "" where nothing is said."""
         return [ir.StringAttr(each[ARGUMENT]).value if ARGUMENT in each else "" for each in self.attributes]
 
+    @property
+    def result_types(self) -> list[ir.Type]:
+        """The types of what it returns."""
+        return list(ir.FunctionType(ir.TypeAttr(self.op.attributes["function_type"]).value).results)
+
     def arguments_of(self, *kinds: str) -> list[Tensor]:
         """Returns the arguments of these kinds."""
         names = self.argument_names
@@ -94,8 +99,7 @@ class Function:
 
     def set_result_attribute(self, number: int, name: str, value: ir.Attribute) -> None:
         """Sets an attribute of one result."""
-        count = len(ir.FunctionType(ir.TypeAttr(self.op.attributes["function_type"]).value).results)
-        attributes: list[dict[str, ir.Attribute]] = [{} for _ in range(count)]
+        attributes: list[dict[str, ir.Attribute]] = [{} for _ in self.result_types]
         if "res_attrs" in self.op.attributes:
             attributes = [_as_dict(ir.DictAttr(each)) for each in ir.ArrayAttr(self.op.attributes["res_attrs"])]
         attributes[number][name] = value
@@ -105,8 +109,7 @@ class Function:
     def _update(self, attributes: Sequence[dict[str, ir.Attribute]]) -> None:
         with self.op.context:
             inputs = [argument.type for argument in self.block.arguments]
-            results = ir.FunctionType(ir.TypeAttr(self.op.attributes["function_type"]).value).results
-            self.op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+            self.op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, self.result_types))
             self.op.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in attributes])
 
 

@@ -50,6 +50,11 @@ def shape_struct(value: Tensor) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(value.type.shape), dtype)  # type: ignore[no-untyped-call]
 
 
+def is_64_bit_integer(type_: ir.Type) -> bool:
+    """Says whether an element type is an integer of 64 bits, with a sign or without."""
+    return isinstance(type_, ir.IntegerType) and type_.width == 64
+
+
 def reshape(value: Tensor, shape: Sequence[int]) -> Tensor:
     """Builds a reshape, unless the tensor has this shape already."""
     if value.type.shape == list(shape):

@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from tpuc.lowerings.matmul import precise_matmul
+
 Array = jax.Array
 #: Steps for each eigenvalue, and after how many without one a shift is made up. Source: LAPACK's `zlahqr`.
 _MOST_STEPS = 30
@@ -53,10 +55,10 @@ def eig_by_qr(x: Array) -> tuple[Array, Array]:
         values, vectors = jax.vmap(eig_by_qr)(x.reshape(-1, *x.shape[-2:]))
         return values.reshape(x.shape[:-1]), vectors.reshape(x.shape)
     schur = _schur(*_hessenberg(x))
-    vectors = _product(schur.q, _triangular_vectors(schur.t))
+    vectors = precise_matmul(schur.q, _triangular_vectors(schur.t))
     vectors = vectors / _length(vectors)
-    largest = jnp.take_along_axis(vectors, jnp.argmax(_size(vectors), axis=0)[None], axis=0)
-    return jnp.diagonal(schur.t), vectors * (jnp.conj(largest) / _size(largest))
+    largest = jnp.take_along_axis(vectors, jnp.argmax(jnp.abs(vectors), axis=0)[None], axis=0)
+    return jnp.diagonal(schur.t), vectors * (jnp.conj(largest) / jnp.abs(largest))
 
 
 def _hessenberg(x: Array) -> tuple[Array, Array]:
@@ -67,15 +69,15 @@ def _hessenberg(x: Array) -> tuple[Array, Array]:
         h, q = state
         below = jnp.where(rows > column, h[:, column], 0)
         head = below[column + 1]
-        size = _size(head)
+        size = jnp.abs(head)
         phase = jnp.where(size > 0, head / jnp.where(size > 0, size, 1), 1)
         v = below + jnp.where(rows == column + 1, phase * _length(below), 0)
         length = _length(v)
         v = (v / jnp.where(length > 0, length, 1))[:, None]
         adjoint = jnp.conj(v).T
-        h = h - 2 * _product(v, _product(adjoint, h))
-        h = h - 2 * _product(_product(h, v), adjoint)
-        return h, q - 2 * _product(_product(q, v), adjoint)
+        h = h - 2 * precise_matmul(v, precise_matmul(adjoint, h))
+        h = h - 2 * precise_matmul(precise_matmul(h, v), adjoint)
+        return h, q - 2 * precise_matmul(precise_matmul(q, v), adjoint)
 
     h, q = lax.fori_loop(0, len(x) - 2, reflect, (x, jnp.eye(len(x), dtype=x.dtype)))
     return jnp.triu(h, -1), q
@@ -90,8 +92,8 @@ def _schur(h: Array, q: Array) -> _Schur:
 
     def step(state: _Schur) -> _Schur:
         t, q, last, steps, all_steps = state
-        coupling = _size(t[last, last - 1])
-        is_found = coupling <= epsilon * (_size(t[last, last]) + _size(t[last - 1, last - 1]))
+        coupling = jnp.abs(t[last, last - 1])
+        is_found = coupling <= epsilon * (jnp.abs(t[last, last]) + jnp.abs(t[last - 1, last - 1]))
         cut = t.at[last, last - 1].set(0)
         turned, turned_q = _qr_step(t, q, last, _shift(t, last, steps))
         return _Schur(
@@ -111,10 +113,10 @@ def _shift(t: Array, last: Array, steps: Array) -> Array:
     a, b, c, d = t[last - 1, last - 1], t[last - 1, last], t[last, last - 1], t[last, last]
     half = (a - d) / 2
     root = jnp.sqrt(half * half + b * c)
-    divisor = jnp.where(_size(half + root) >= _size(half - root), half + root, half - root)
+    divisor = jnp.where(jnp.abs(half + root) >= jnp.abs(half - root), half + root, half - root)
     near = d - jnp.where(divisor == 0, 0, b * c / jnp.where(divisor == 0, 1, divisor))
     is_exceptional = (steps > 0) & (steps % _STEPS_TO_EXCEPTION == 0)
-    return jnp.where(is_exceptional, d + _EXCEPTIONAL * _size(c), near)
+    return jnp.where(is_exceptional, d + _EXCEPTIONAL * jnp.abs(c), near)
 
 
 def _qr_step(t: Array, q: Array, last: Array, shift: Array) -> tuple[Array, Array]:
@@ -127,7 +129,7 @@ def _qr_step(t: Array, q: Array, last: Array, shift: Array) -> tuple[Array, Arra
         t, cosines, sines = state
         upper, lower = t[row], t[row + 1]
         a, b = upper[row], lower[row]
-        size = jnp.hypot(_size(a), _size(b))
+        size = jnp.hypot(jnp.abs(a), jnp.abs(b))
         is_turned = (row < last) & (size > 0)
         size = jnp.where(is_turned, size, 1)
         c, s = jnp.where(is_turned, a / size, 1), jnp.where(is_turned, b / size, 0)
@@ -158,30 +160,22 @@ def _triangular_vectors(t: Array) -> Array:
     n = len(t)
     values = jnp.diagonal(t)
     columns = jnp.arange(n)
-    least = jnp.maximum(jnp.finfo(t.dtype).eps * _size(t).max(), jnp.finfo(t.dtype).tiny)
+    least = jnp.maximum(jnp.finfo(t.dtype).eps * jnp.abs(t).max(), jnp.finfo(t.dtype).tiny)
 
     def solve(number: Array, vectors: Array) -> Array:
         row = n - 1 - number
-        known = _product(jnp.where(columns > row, t[row], 0)[None], vectors)[0]
+        known = precise_matmul(jnp.where(columns > row, t[row], 0)[None], vectors)[0]
         difference = values[row] - values
-        difference = jnp.where(_size(difference) < least, least, difference)
+        difference = jnp.where(jnp.abs(difference) < least, least, difference)
         vectors = vectors.at[row].set(jnp.where(columns > row, -known / difference, vectors[row]))
         # Only directions count: what grows is scaled down, so that nothing overflows.
-        return vectors / jnp.maximum(_size(vectors).max(axis=0), 1)
+        return vectors / jnp.maximum(jnp.abs(vectors).max(axis=0), 1)
 
     return lax.fori_loop(0, n, solve, jnp.eye(n, dtype=t.dtype))
 
 
-def _size(x: Array) -> Array:
-    return jnp.abs(x)
-
-
 def _length(x: Array) -> Array:
     """The length of a vector, or of each column: scaled, as squares may overflow."""
-    scale = _size(x).max(axis=0)
+    scale = jnp.abs(x).max(axis=0)
     scale = jnp.where(scale > 0, scale, 1)
-    return scale * jnp.sqrt((_size(x / scale) ** 2).sum(axis=0))
-
-
-def _product(x: Array, y: Array) -> Array:
-    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
+    return scale * jnp.sqrt((jnp.abs(x / scale) ** 2).sum(axis=0))

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tpuc.lowerings.eigenvalues import eig_by_qr
+from tpuc.lowerings.matmul import precise_matmul
 from tpuc.lowerings.platforms import refuse_on_tpu
 from tpuc.lowerings.registry import lowering
 
@@ -134,15 +135,12 @@ def eigvals(x: Array) -> Array:
 
 
 def _eig(x: Array, *, with_vectors: bool) -> Sequence[Array]:
-    dtype = jnp.promote_types(x.dtype, jnp.complex64)
-    if dtype == jnp.complex128:
-        x = refuse_on_tpu(x, "libtpu has no linear algebra in complex128")
-
     def by_lapack(x: Array) -> tuple[Array, ...]:
         return tuple(lax.linalg.eig(x, compute_left_eigenvectors=False, compute_right_eigenvectors=with_vectors))
 
     def by_qr(x: Array) -> tuple[Array, ...]:
-        return eig_by_qr(x.astype(dtype))[: 1 + with_vectors]
+        z = narrow_on_tpu(x.astype(jnp.promote_types(x.dtype, jnp.complex64)))
+        return eig_by_qr(z)[: 1 + with_vectors]
 
     results: Sequence[Array] = lax.platform_dependent(x, tpu=by_qr, default=by_lapack)
     return results
@@ -196,16 +194,12 @@ def _svd_by_polar(x: Array, *, full_matrices: bool) -> tuple[Array, Array, Array
     unitary, hermitian, _, _ = lax.linalg.qdwh(square[:n])
     vectors, values = lax.linalg.eigh(hermitian)
     values, v = jnp.maximum(values[::-1], 0), vectors[:, ::-1]
-    u = _product(unitary, v)
+    u = precise_matmul(unitary, v)
     # Where singular values vanish, the polar factor says nothing of their vectors; any that complete a basis will do.
     basis, r = lax.linalg.qr(u, full_matrices=False)
     basis = basis * jnp.where(_diagonal(r).real >= 0, 1, -1).astype(x.dtype)
     u = jnp.where(values[-1] <= n * jnp.finfo(x.dtype).eps * values[0], basis, u)
-    return jnp.concatenate([_product(q[:, :n], u), q[:, n:]], axis=1), values, adjoint_of(v)
-
-
-def _product(x: Array, y: Array) -> Array:
-    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
+    return jnp.concatenate([precise_matmul(q[:, :n], u), q[:, n:]], axis=1), values, adjoint_of(v)
 
 
 def _diagonal(x: Array) -> Array:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tpuc.lowerings.factorization import narrow_on_tpu
+from tpuc.lowerings.matmul import precise_matmul
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -138,9 +139,9 @@ def _subtract_two(a: Array, k: Array, *, hermitian: bool) -> Array:
     columns = jnp.where(below[:, None], lax.dynamic_slice_in_dim(a, k, 2, axis=1), 0)
     determinant = block[0, 0] * block[1, 1] - block[0, 1] * block[1, 0]
     inverse = jnp.array([[block[1, 1], -block[0, 1]], [-block[1, 0], block[0, 0]]]) / determinant
-    factors = jnp.matmul(columns, inverse, precision=lax.Precision.HIGHEST)
+    factors = precise_matmul(columns, inverse)
     row = jnp.conj(columns.T) if hermitian else columns.T
-    a = a - jnp.matmul(factors, row, precision=lax.Precision.HIGHEST)
+    a = a - precise_matmul(factors, row)
     old = lax.dynamic_slice_in_dim(a, k, 2, axis=1)
     return lax.dynamic_update_slice_in_dim(a, jnp.where(below[:, None], factors, old), k, axis=1)
 

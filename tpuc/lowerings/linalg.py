@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from tpuc.lowerings.factorization import narrow_on_tpu
+from tpuc.lowerings.matmul import precise_matmul
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -34,28 +35,24 @@ def matrix_exp(x: Array) -> Array:
     y = _taylor_20(x * jnp.exp2(-halvings))
 
     def square(step: Array, y: Array) -> Array:
-        return jnp.where(step < halvings, _product(y, y), y)
+        return jnp.where(step < halvings, precise_matmul(y, y), y)
 
     return lax.fori_loop(0, halvings.max().astype(jnp.int32), square, y)
 
 
 def _taylor_20(x: Array) -> Array:
     """The exponential's Taylor polynomial of degree 20, by Horner's rule in the fourth power: seven products."""
-    x2 = _product(x, x)
-    powers = (jnp.eye(x.shape[-1], dtype=x.dtype), x, x2, _product(x2, x))
-    x4 = _product(x2, x2)
+    x2 = precise_matmul(x, x)
+    powers = (jnp.eye(x.shape[-1], dtype=x.dtype), x, x2, precise_matmul(x2, x))
+    x4 = precise_matmul(x2, x2)
 
     def terms(lowest: int) -> Array:
         return sum((power / math.factorial(lowest + k) for k, power in enumerate(powers)), jnp.zeros_like(x))
 
     y = x4 / math.factorial(20) + terms(16)
     for lowest in (12, 8, 4, 0):
-        y = _product(y, x4) + terms(lowest)
+        y = precise_matmul(y, x4) + terms(lowest)
     return y
-
-
-def _product(x: Array, y: Array) -> Array:
-    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
 
 
 @lowering("aten._cdist_forward.default", why="one matrix product where PyTorch makes one")
@@ -81,7 +78,7 @@ def pdist_forward(x: Array, p: float = 2) -> Array:
 
 def _euclidean_by_product(x: Array, y: Array) -> Array:
     squares = (x * x).sum(-1)[..., :, None] + (y * y).sum(-1)[..., None, :]
-    product = _product(x, jnp.swapaxes(y, -1, -2))
+    product = precise_matmul(x, jnp.swapaxes(y, -1, -2))
     return jnp.sqrt(jnp.maximum(squares - 2 * product, 0))
 
 

@@ -36,6 +36,11 @@ def matmul(x: Array, y: Array) -> Array:
     return jnp.matmul(x, y)
 
 
+def precise_matmul(x: Array, y: Array) -> Array:
+    """The matrix product, in f32 where a TPU's own would round its operands to bf16."""
+    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
+
+
 @lowering("aten.mm.dtype", "aten.bmm.dtype", why="accumulates in the result's dtype")
 def matmul_dtype(x: Array, y: Array, out_dtype: torch.dtype) -> Array:
     """The matrix product of narrow numbers in a wider dtype."""

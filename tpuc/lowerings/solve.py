@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tpuc.lowerings.factorization import adjoint_of, eigh, lu_factor_ex, narrow_on_tpu, permutation, svd
+from tpuc.lowerings.matmul import precise_matmul
 from tpuc.lowerings.registry import lowering
 
 Array = jax.Array
@@ -131,7 +132,7 @@ def pinv(a: Array, *, atol: Array | None = None, rtol: Array | None = None, herm
     relative = rtol if rtol is not None else jnp.where(absolute > 0, 0, default)
     cut = jnp.maximum(absolute[..., None], relative[..., None] * size.max(-1, keepdims=True))
     inverse = jnp.where(size > cut, 1 / values, 0).astype(a.dtype)
-    return jnp.matmul(v * inverse[..., None, :], adjoint_of(u), precision=lax.Precision.HIGHEST)
+    return precise_matmul(v * inverse[..., None, :], adjoint_of(u))
 
 
 def _take_rows(x: Array, rows: Array) -> Array:
