@@ -249,7 +249,7 @@ def _lower_jax(function: Callable[..., Any], arguments: tuple[Any, ...]) -> byte
 
 
 def _compile(program: bytes, target: Target, start: float) -> Row:
-    executable = compile_program(program, target)
+    executable = compile_program(program, target, share_code=False)
     return _figures(executable, seconds=time.perf_counter() - start)
 
 
@@ -371,7 +371,8 @@ The same model brought to a TPU's compiler in several ways; written by `make ben
 Cycles are libtpu's own estimates for one chip; nothing was run. A Mosaic kernel, which has none, counts as twice its
 roofline, and stands in "in kernels" too. "To best" is the ratio to the best of the other ways. The roofline is
 max(FLOPs / peak, bytes / bandwidth) over the estimate. "Compile" is all of it, from the module in memory to the
-executable, on 2 cores; unlike the other figures it depends on what else the machine did.
+executable, on 2 cores; unlike the other figures it depends on what else the machine did. tpuc asks libtpu to keep the
+code of equal operations once; the others take its defaults.
 """
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 import tpuc.backend.compile
 from tpuc import mlir
+from tpuc.backend import xla_worker
 from tpuc.backend.compile import compile_program
+from tpuc.errors import BackendError
+from tpuc.report.cycles import count_cycles
 from tpuc.runtime.cache import Cache
 from tpuc.targets import CPU, Target
 
@@ -68,14 +72,54 @@ def test_everything_that_matters_is_in_the_key(monkeypatch: pytest.MonkeyPatch, 
     libtpu.write_bytes(b"one build")
     v5e = Target.parse("v5e")
     keys = [
-        key(program(), CPU, None),
-        key(program(5), CPU, None),
-        key(program(), v5e, None),
-        key(program(), Target.parse("v5p"), None),
-        key(program(), v5e, libtpu),
+        key(program(), CPU, None, share_code=True),
+        key(program(5), CPU, None, share_code=True),
+        key(program(), v5e, None, share_code=True),
+        key(program(), Target.parse("v5p"), None, share_code=True),
+        key(program(), v5e, libtpu, share_code=True),
+        key(program(), v5e, libtpu, share_code=False),
     ]
     libtpu.write_bytes(b"another build")
-    keys.append(key(program(), v5e, libtpu))
+    keys.append(key(program(), v5e, libtpu, share_code=True))
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")
-    keys.append(key(program(), CPU, None))
+    keys.append(key(program(), CPU, None, share_code=True))
     assert len(set(keys)) == len(keys)
+
+
+def _deep(layers: int = 8) -> bytes:
+    """Layers that are computed alike."""
+    matrix = "tensor<512x512xf32>"
+    lines = [
+        f"%{number + 1} = stablehlo.dot_general %{number}, %w{number}, contracting_dims = [1] x [0] "
+        f": ({matrix}, {matrix}) -> {matrix}"
+        for number in range(layers)
+    ]
+    arguments = ", ".join(f"%w{number}: {matrix}" for number in range(layers))
+    body = "\n".join(lines).replace("%0,", "%x,")
+    text = f"func.func @main(%x: {matrix}, {arguments}) -> {matrix} {{\n{body}\nreturn %{layers} : {matrix}\n}}"
+    with mlir.make_context() as context:
+        return mlir.to_portable(mlir.parse(text, context))
+
+
+def test_libtpu_keeps_the_code_of_equal_operations_once(cache: Cache) -> None:
+    target = Target.parse("v5e")
+    each, once = (compile_program(_deep(), target, cache=cache, share_code=share) for share in (False, True))
+    assert once.memory["code"] < each.memory["code"]
+    assert count_cycles(once.hlo) == count_cycles(each.hlo)
+
+
+def test_a_libtpu_that_cannot_share_code_is_not_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, str]] = []
+
+    def refuse(*_: object, **options: str) -> object:
+        asked.append(options)
+        if options:
+            raise BackendError(f"INVALID_ARGUMENT: No such compile option: '{next(iter(options))}'")
+        return object()
+
+    monkeypatch.setattr(xla_worker, "_client", MagicMock())
+    monkeypatch.setattr(xla_worker, "_compile", refuse)
+    monkeypatch.setattr(xla_worker, "_answer", lambda *_, **__: ({}, {}))
+    fields = {"libtpu": "libtpu.so", "topology": "v5e", "share_code": True}
+    assert xla_worker.compile_tpu(fields, {"program": b""}) == ({}, {})
+    assert [len(options) for options in asked] == [1, 0]

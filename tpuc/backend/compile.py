@@ -22,7 +22,7 @@ from tpuc.worker import Blobs, Fields, Worker, read_message, write_message
 WORKER = "tpuc.backend.xla_worker"
 
 #: Another number for other compile options in the worker, or another form of what is kept.
-_CACHE_VERSION = 2
+_CACHE_VERSION = 3
 #: Variables that the compilers read options from.
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 _logger = logging.getLogger(__name__)
@@ -71,6 +71,7 @@ def compile_program(
     libtpu: Path | None = None,
     worker: Worker | None = None,
     cache: Cache | None = None,
+    share_code: bool = True,
 ) -> Executable:
     """Compiles a program in a process of its own.
 
@@ -80,6 +81,7 @@ def compile_program(
         libtpu: The libtpu to compile with; None takes the installed one. Ignored for the CPU.
         worker: A process that `start_worker` started for the target before; it is closed in the end.
         cache: Where it is looked for first, and kept; None compiles in any case, and keeps nothing.
+        share_code: Whether libtpu is asked to keep the code of equal operations once, as it does not by itself.
 
     Raises:
         HbmOverflowError: The program does not fit the chip.
@@ -87,14 +89,14 @@ def compile_program(
         CrashError: The compiler ended its process.
         RequestError: There is no libtpu.
     """
-    key = "" if cache is None else _cache_key(program, target, libtpu)
+    key = "" if cache is None else _cache_key(program, target, libtpu, share_code=share_code)
     kept = None if cache is None else cache.read(key)
     if kept is not None and (answer := read_message(io.BytesIO(kept))) is not None:
         if worker is not None:
             worker.close()
         return replace(_executable(target, *answer), is_cached=True)
     with worker or start_worker(target) as compiler:
-        fields, blobs = _compile_in(compiler, program, target, libtpu, None)
+        fields, blobs = _compile_in(compiler, program, target, libtpu, None, share_code=share_code)
     if cache is not None:
         _keep(cache, key, fields, blobs)
     return _executable(target, fields, blobs)
@@ -110,7 +112,7 @@ def keep_executable(executable: Executable, program: bytes, cache: Cache) -> Non
         "disabled_pass": executable.disabled_pass,
     }
     blobs = {"executable": executable.serialized, "hlo": executable.hlo.encode()}
-    _keep(cache, _cache_key(program, executable.target, None), fields, blobs)
+    _keep(cache, _cache_key(program, executable.target, None, share_code=True), fields, blobs)
 
 
 def _keep(cache: Cache, key: str, fields: Fields, blobs: Blobs) -> None:
@@ -122,12 +124,13 @@ def _keep(cache: Cache, key: str, fields: Fields, blobs: Blobs) -> None:
         _logger.warning("an executable is not kept: %s", error)
 
 
-def _cache_key(program: bytes, target: Target, libtpu: Path | None) -> str:
+def _cache_key(program: bytes, target: Target, libtpu: Path | None, *, share_code: bool) -> str:
     """Names what a compiler makes of a program by everything that it depends on."""
     flags = [os.environ.get(name, "") for name in _FLAGS]
     common = [_CACHE_VERSION, hashlib.sha256(program).hexdigest(), str(target), version("jaxlib"), flags]
     if target.chip is None:
         return cache_key(*common, host_fingerprint())
+    common.append(share_code)
     if libtpu is None:
         return cache_key(*common, version("libtpu"))
     state = libtpu.stat()
@@ -148,17 +151,23 @@ def compile_in(
     Raises:
         CrashError: Also where the compiler has not come back after `timeout` seconds, if that is given.
     """
-    return _executable(target, *_compile_in(worker, program, target, libtpu, timeout))
+    return _executable(target, *_compile_in(worker, program, target, libtpu, timeout, share_code=True))
 
 
 def _compile_in(
-    worker: Worker, program: bytes, target: Target, libtpu: Path | None, timeout: float | None
+    worker: Worker,
+    program: bytes,
+    target: Target,
+    libtpu: Path | None,
+    timeout: float | None,
+    *,
+    share_code: bool,
 ) -> tuple[Fields, Blobs]:
     """Compiles, and returns the worker's answer."""
     fields = {"do": "compile_cpu"}
     if target.chip is not None:
         path = str(libtpu or installed_libtpu())
-        fields = {"do": "compile_tpu", "libtpu": path, "topology": target.chip.topology}
+        fields = {"do": "compile_tpu", "libtpu": path, "topology": target.chip.topology, "share_code": share_code}
     try:
         return worker.call(fields, {"program": program}, what=f"the compile for {target}", timeout=timeout)
     except BackendError as error:
