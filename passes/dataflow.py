@@ -41,7 +41,6 @@ class Dataflow:
     """
 
     def __init__(self, main: Main) -> None:
-        self._main = main
         self.ops = list(main.block.operations)[:-1]
         self.values: list[Tensor] = []
         self.owners: list[int | None] = []
@@ -67,6 +66,11 @@ class Dataflow:
         self._update_ancestors()
         ids: dict[Hashable, int] = {}
         self._tokens = [ids.setdefault(_token(op), len(ids)) for op in self.ops]
+        #: For each value what its operation is, and which of the results it is.
+        self._forms = [
+            None if owner is None else (self._tokens[owner], self.results[owner].index(value))
+            for value, owner in enumerate(self.owners)
+        ]
         self._is_free = [is_free(op) for op in self.ops]
         self._has_effect = [_has_effect(op) for op in self.ops]
         weight_only, _ = weights_and_constants(main)
@@ -98,16 +102,16 @@ class Dataflow:
             row: The values.
             before: For each layer the operations before it, where following back ends.
         """
-        ops = tuple(owner for owner in map(self.owners.__getitem__, row) if owner is not None)
-        if len(ops) < len(row) or not (self._is_free[ops[0]] or are_own(ops, before)):
+        first = self._forms[row[0]]
+        # Most differ, and this is asked more often than anything else.
+        if first is None or any(self._forms[value] != first for value in row):
+            return None
+        ops = tuple(owner for value in row if (owner := self.owners[value]) is not None)
+        if self._has_effect[ops[0]] or not (self._is_free[ops[0]] or are_own(ops, before)):
             return None
         if all(map(self.is_weight_only, row)) and any(map(self._is_worth_preparing, row)):
             return None
-        if len({self._tokens[op] for op in ops}) > 1 or self._has_effect[ops[0]]:
-            return None
-        # The same one of their results.
-        places = {self.results[op].index(value) for op, value in zip(ops, row, strict=True)}
-        return ops if len(places) == 1 else None
+        return ops
 
     def classes_alone(self) -> list[Numbers]:
         """Returns the classes of operations that are alike, whatever their surroundings."""
@@ -134,7 +138,7 @@ class Dataflow:
 
     def _is_worth_preparing(self, value: int) -> bool:
         if value not in self._worth:
-            self._worth[value] = is_worth_preparing(self.values[value], self._main)
+            self._worth[value] = is_worth_preparing(self.values[value])
         return self._worth[value]
 
     def _update_ancestors(self) -> None:

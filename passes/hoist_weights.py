@@ -120,13 +120,12 @@ def prepare(main: Main, values: Iterable[Tensor]) -> int:
         prepared[value] = functions.setdefault(computed, function)
         if prepared[value] is not function:
             function.op.erase()
-    arguments: dict[str, Tensor] = {}
+    types = {name_of(function.op): value.type for value, function in prepared.items()}
+    added = main.add_arguments(list(types.values()), [f"prepared:{name}" for name in types])
+    arguments = dict(zip(types, added, strict=True))
     for value, function in prepared.items():
-        name = name_of(function.op)
-        if name not in arguments:
-            arguments[name] = main.add_argument(value.type, f"prepared:{name}")
         # What else is computed from the value may have been hoisted too, and goes.
-        value.replace_all_uses_with(arguments[name])
+        value.replace_all_uses_with(arguments[name_of(function.op)])
     erase_dead(main.block)
     main.erase_unused_weights()
     return len(functions)
@@ -141,7 +140,7 @@ def _worth_preparing(main: Main, known: set[Tensor]) -> Iterator[Tensor]:
         if value not in known or value in seen:
             continue
         seen.add(value)
-        if is_worth_preparing(value, main):
+        if is_worth_preparing(value):
             yield value
         else:
             op = defining_op(value)
@@ -155,13 +154,12 @@ def _read_by_the_rest(op: ir.OpView, known: set[Tensor]) -> Iterable[Tensor]:
     return [operand for each in nested_ops(op) for operand in each.operands]
 
 
-def is_worth_preparing(value: Tensor, main: Main) -> bool:
-    """Says whether a value that depends on weights alone is better computed before the program than in it."""
+def is_worth_preparing(value: Tensor) -> bool:
+    """Says whether a value that depends on weights alone is better computed before `@main` than in it."""
     op = defining_op(value)
     if isinstance(op, _FREE) or (isinstance(op, stablehlo.ConvertOp) and _widens(op)):
         return False
-    arguments = set(main.block.arguments)
-    ops, leaves = slice_back([value], arguments.__contains__)
+    ops, leaves = slice_back([value], lambda each: defining_op(each) is None)
     if not all(isinstance(each, _CHEAP) for each in ops):
         return True
     return spec_of(value.type, "").nbytes <= sum(spec_of(leaf.type, "").nbytes for leaf in leaves)

@@ -68,17 +68,17 @@ class Function:
             if name.partition(":")[0] in kinds
         ]
 
-    def add_argument(self, type_: ir.Type, name: str) -> Tensor:
-        """Adds an argument after the others.
+    def add_arguments(self, types: Sequence[ir.Type], names: Sequence[str]) -> list[Tensor]:
+        """Adds arguments after the others.
 
         Args:
-            type_: Its type.
-            name: What it is, `<kind>:<name>`.
+            types: The type of each.
+            names: What each is, `<kind>:<name>`.
         """
         attributes = self.attributes
-        argument = self.block.add_argument(type_, self.op.location)
-        self._update([*attributes, {ARGUMENT: ir.StringAttr.get(name, self.op.context)}])
-        return cast(Tensor, argument)
+        added = [self.block.add_argument(type_, self.op.location) for type_ in types]
+        self._update([*attributes, *({ARGUMENT: ir.StringAttr.get(name, self.op.context)} for name in names)])
+        return cast("list[Tensor]", added)
 
     def erase_arguments(self, is_erased: Callable[[Tensor, str], bool]) -> None:
         """Erases arguments that nobody reads.

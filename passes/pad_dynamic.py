@@ -101,7 +101,8 @@ def _pad(main: Main) -> Mapping[str, int]:
     ranges = [SizeRange.parse(ir.StringAttr(each).value) for each in ir.ArrayAttr(main.op.attributes[_SIZES])]
     layouts = {argument: _argument_layout(main, number) for number, argument in enumerate(main.block.arguments)}
     i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32), loc=location)
-    sizes = {each.name: main.add_argument(i32, f"size:{each.name}") for each in ranges}
+    names = [each.name for each in ranges]
+    sizes = dict(zip(names, main.add_arguments([i32] * len(names), [f"size:{name}" for name in names]), strict=True))
     layouts.update(dict.fromkeys(sizes.values(), ()))
     # What is made of sizes alone goes before this operation, which no rule replaces.
     with location, ir.InsertionPoint.at_block_begin(main.block):

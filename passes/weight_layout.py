@@ -131,7 +131,7 @@ def _can_be_alone(op: ir.OpView, main: Main) -> bool:
 
 def _is_stored(weight: Tensor, main: Main) -> bool:
     """Whether the program takes a tensor as it is: a weight, or what is prepared from weights."""
-    return defining_op(weight) is None or is_worth_preparing(weight, main)
+    return defining_op(weight) is None or is_worth_preparing(weight)
 
 
 def _with_readers(value: Tensor) -> Sequence[ir.OpView]:

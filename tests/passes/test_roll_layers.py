@@ -98,6 +98,16 @@ def test_auto_asks_what_it_costs(count: int, estimator: Estimator | None, is_rol
     assert ("stablehlo.while" in text) == is_rolled
 
 
+def _two_chains(first: str, second: str) -> str:
+    """16 layers with one operation, something else, and 16 with another."""
+    between = f"%h16 = stablehlo.{first} %d15 : {TYPE}"
+    head, _, body = _chain(32, second).partition("{\n")
+    half = _chain(16, first).partition("{\n")[2].rpartition("return")[0]
+    rest = body.partition(f"%h16 = stablehlo.{second} %d15 : {TYPE}")[2]
+    half = half.replace(between, f"%t = stablehlo.{first} %d15 : {TYPE}")
+    return f"{head}{{\n{half}%h16 = stablehlo.abs %t : {TYPE}\n{rest}"
+
+
 @pytest.mark.parametrize(
     ("sine", "tanh", "kept"),
     [
@@ -108,18 +118,31 @@ def test_auto_asks_what_it_costs(count: int, estimator: Estimator | None, is_rol
     ],
 )
 def test_of_several_loops_those_stay_that_cost_little(sine: int, tanh: int, kept: Set[str]) -> None:
-    first, second = _chain(16, "tanh"), _chain(32, "sine")
-    between = f"%h16 = stablehlo.tanh %d15 : {TYPE}"
-    head, _, body = second.partition("{\n")
-    # 16 layers with tanh, something else, and 16 with sine.
-    half = first.partition("{\n")[2].rpartition("return")[0].replace(between, f"%t = stablehlo.tanh %d15 : {TYPE}")
-    rest = body.partition(f"%h16 = stablehlo.sine %d15 : {TYPE}")[2]
-    text = f"{head}{{\n{half}%h16 = stablehlo.abs %t : {TYPE}\n{rest}"
+    text = _two_chains("tanh", "sine")
     # One by one they cost 1600 each, and a loop may cost 48 more.
     rewrites, rolled = _roll(text, RollLayers(), Costs(two=2 * 100, sine=sine, tanh=tanh))
     assert rewrites == ({"loops": len(kept), "rolled_layers": 16 * len(kept)} if kept else {})
     for name in ("sine", "tanh"):
         assert rolled.count(f"stablehlo.{name}") == (1 if name in kept else 16)
+
+
+class Counts(Costs):
+    """Keeps how many programs it was asked about."""
+
+    programs = 0
+
+    def cycles(self, module: ir.Module) -> int | None:
+        self.programs += 1
+        return super().cycles(module)
+
+
+@pytest.mark.parametrize(("loop", "programs"), [(1520, 2), (1521, 3)])
+def test_of_equal_loops_one_is_compiled(loop: int, programs: int) -> None:
+    """With a layer, which says enough where it costs more than that, and with two where it does not."""
+    costs = Counts(one=100, two=2 * 100, tanh=loop)
+    rewrites, _ = _roll(_two_chains("tanh", "tanh"), RollLayers(), costs)
+    assert rewrites == {"loops": 2, "rolled_layers": 32}
+    assert costs.programs == programs
 
 
 def test_never_and_always_do_not_ask() -> None:
