@@ -21,15 +21,17 @@ After:
            : (tensor<1x32x512x64xf32>, tensor<1x32x512x64xf32>, tensor<1x32x512x64xf32>, tensor<1x32x512x512xf32>)
            -> tensor<1x32x512x64xf32>
 
-The scale and the mask may be missing; the mask may be added, or select -infinity. Conversions between f32 and bf16 on
-the way, and reshapes that merge batches, are looked through: the composite keeps its scores in f32. Where a mask hides
-a whole row, the composite gives zeros, and the model NaN.
+The scale and the mask may be missing; the mask may be added, or select between the scores and a number that hides
+them, `masked_fill` in whichever order. Conversions between f32 and bf16 on the way, and reshapes that merge batches,
+are looked through: the composite keeps its scores in f32. Where a mask of -infinity hides a whole row, the composite
+gives zeros, and the model NaN; where a finite number does, all keys count the same, in both.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 from jaxlib.mlir import ir
@@ -43,11 +45,15 @@ from tpuc.passes.composites import Composites, dimensions_of, made_by
 from tpuc.passes.main import is_in_main
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.tensors import (
+    broadcast,
     has_one_use,
     producer,
     reshape,
+    splat_constant,
     splat_number,
+    tensor_type,
     transpose,
+    zeros,
 )
 
 _FLOATS = ("bf16", "f32")
@@ -81,12 +87,16 @@ class _Scores:
     Attributes:
         product: The product of queries and keys, [batches..., L, S].
         scale: What it is multiplied with.
-        mask: Bool, or added after that; of the scores' shape, or None.
+        mask: What is added after that, or says by bools which scores stay; of the scores' shape, or None.
+        hides: Whether a mask of bools says instead which scores do not stay.
+        hidden: What a mask of bools puts in the place of a score.
     """
 
     product: stablehlo.DotGeneralOp
     scale: float = 1.0
     mask: Tensor | None = None
+    hides: bool = False
+    hidden: float = -math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,14 +136,18 @@ def _match_scores(value: Tensor) -> _Scores | None:
         for scaled, mask in ((added.lhs, added.rhs), (added.rhs, added.lhs)):
             found = _match_scaled(scaled)
             if found is not None and mask.type.shape == value.type.shape:
-                return _Scores(product=found.product, scale=found.scale, mask=mask)
+                return replace(found, mask=mask)
         return None
     selected = producer(_same_rows(value), stablehlo.SelectOp)
     if selected is not None:
-        hidden = splat_number(selected.on_false)
-        found = _match_scaled(selected.on_true)
-        is_mask = hidden is not None and hidden < MASKED and selected.pred.type.shape == value.type.shape
-        return _Scores(product=found.product, scale=found.scale, mask=selected.pred) if found and is_mask else None
+        if selected.pred.type.shape != selected.result.type.shape:
+            return None
+        ways = ((selected.on_true, selected.on_false, False), (selected.on_false, selected.on_true, True))
+        for scaled, fill, hides in ways:
+            hidden, found = splat_number(fill), _match_scaled(scaled)
+            if hidden is not None and hidden < MASKED and found is not None:
+                return replace(found, mask=selected.pred, hides=hides, hidden=hidden)
+        return None
     return _match_scaled(value)
 
 
@@ -198,11 +212,28 @@ def _build(found: _Found, composites: Composites) -> Tensor:
     batching, contracting = last.rhs_batching_dimensions, last.rhs_contracting_dimensions
     order = [*batching, *contracting, *_free(found.op.rhs, [*batching, *contracting])]
     operands = [query, key, _arrange(found.op.rhs, order, batches)]
-    if found.scores.mask is not None:
-        mask = found.scores.mask
+    mask = _mask_of(found.scores)
+    if mask is not None:
         operands.append(reshape(mask, [*batches, *mask.type.shape[-2:]]))
     composite = composites.build(ATTENTION, operands, is_causal=False, scale=found.scores.scale)
     return reshape(composite, found.op.result.type.shape)
+
+
+def _mask_of(scores: _Scores) -> Tensor | None:
+    """Builds the mask as the composite takes it: added, or bools that say which scores stay."""
+    mask = scores.mask
+    if mask is None or not isinstance(mask.type.element_type, ir.IntegerType):
+        return mask
+    copied = producer(mask, stablehlo.BroadcastInDimOp)
+    stays = mask if copied is None else copied.operand
+    if scores.hides:
+        stays = stablehlo.not_(stays)
+    if math.isfinite(scores.hidden):
+        # Next to this number a score is nothing, so that adding it is to put it there.
+        type_ = tensor_type(stays.type.shape, ir.F32Type.get())
+        hidden = splat_constant(ir.FloatAttr.get(type_.element_type, scores.hidden), type_)
+        stays = stablehlo.select(stays, zeros(type_), hidden)
+    return stays if copied is None else broadcast(stays, mask.type.shape, list(copied.broadcast_dimensions))
 
 
 def _free(operand: Tensor, taken: list[int]) -> list[int]:
