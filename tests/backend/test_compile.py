@@ -67,22 +67,22 @@ def test_a_folder_that_cannot_be_written_is_done_without(tmp_path: Path, caplog:
 
 
 def test_everything_that_matters_is_in_the_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    key = tpuc.backend.compile._cache_key
+    key = tpuc.backend.compile.compile_key
     libtpu = tmp_path / "libtpu.so"
     libtpu.write_bytes(b"one build")
     v5e = Target.parse("v5e")
     keys = [
-        key(program(), CPU, None, share_code=True),
-        key(program(5), CPU, None, share_code=True),
-        key(program(), v5e, None, share_code=True),
-        key(program(), Target.parse("v5p"), None, share_code=True),
-        key(program(), v5e, libtpu, share_code=True),
+        key(program(), CPU),
+        key(program(5), CPU),
+        key(program(), v5e),
+        key(program(), Target.parse("v5p")),
+        key(program(), v5e, libtpu),
         key(program(), v5e, libtpu, share_code=False),
     ]
     libtpu.write_bytes(b"another build")
-    keys.append(key(program(), v5e, libtpu, share_code=True))
+    keys.append(key(program(), v5e, libtpu))
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")
-    keys.append(key(program(), CPU, None, share_code=True))
+    keys.append(key(program(), CPU))
     assert len(set(keys)) == len(keys)
 
 

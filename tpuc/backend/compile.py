@@ -89,7 +89,7 @@ def compile_program(
         CrashError: The compiler ended its process.
         RequestError: There is no libtpu.
     """
-    key = "" if cache is None else _cache_key(program, target, libtpu, share_code=share_code)
+    key = "" if cache is None else compile_key(program, target, libtpu, share_code=share_code)
     kept = None if cache is None else cache.read(key)
     if kept is not None and (answer := read_message(io.BytesIO(kept))) is not None:
         if worker is not None:
@@ -112,7 +112,7 @@ def keep_executable(executable: Executable, program: bytes, cache: Cache) -> Non
         "disabled_pass": executable.disabled_pass,
     }
     blobs = {"executable": executable.serialized, "hlo": executable.hlo.encode()}
-    _keep(cache, _cache_key(program, executable.target, None, share_code=True), fields, blobs)
+    _keep(cache, compile_key(program, executable.target), fields, blobs)
 
 
 def _keep(cache: Cache, key: str, fields: Fields, blobs: Blobs) -> None:
@@ -124,8 +124,8 @@ def _keep(cache: Cache, key: str, fields: Fields, blobs: Blobs) -> None:
         _logger.warning("an executable is not kept: %s", error)
 
 
-def _cache_key(program: bytes, target: Target, libtpu: Path | None, *, share_code: bool) -> str:
-    """Names what a compiler makes of a program by everything that it depends on."""
+def compile_key(program: bytes, target: Target, libtpu: Path | None = None, *, share_code: bool = True) -> str:
+    """Names what a compiler makes of a program, by all that it depends on; for the rest see `compile_program`."""
     flags = [os.environ.get(name, "") for name in _FLAGS]
     common = [_CACHE_VERSION, hashlib.sha256(program).hexdigest(), str(target), version("jaxlib"), flags]
     if target.chip is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -10,7 +9,6 @@ from collections.abc import MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
-from importlib.metadata import version
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
@@ -18,7 +16,7 @@ from typing import Self
 from jaxlib.mlir import ir
 
 from tpuc import mlir
-from tpuc.backend.compile import Executable, compile_in, start_worker
+from tpuc.backend.compile import Executable, compile_in, compile_key, start_worker
 from tpuc.errors import BackendError, CrashError
 from tpuc.passes.base import LoopCosts
 from tpuc.passes.hoist_weights import hoist_weights
@@ -28,6 +26,8 @@ from tpuc.runtime.cache import Cache, cache_key
 from tpuc.targets import Target
 from tpuc.worker import Worker
 
+#: Another number for another way to count, or another form of what is kept.
+_CACHE_VERSION = 1
 _logger = logging.getLogger(__name__)
 
 
@@ -121,15 +121,17 @@ class LibtpuEstimator:
         return self._pool.submit(self._ask_for_loops, self._key("loops", program), program)
 
     def _key(self, kind: str, program: bytes) -> str:
-        digest = hashlib.sha256(program).hexdigest()
-        return cache_key(kind, str(self._target), version("libtpu"), version("jaxlib"), digest)
+        return cache_key(_CACHE_VERSION, kind, compile_key(program, self._target))
 
     def _ask(self, key: str, program: bytes) -> int | None:
         kept = self._kept(key)
         if kept is not None:
             cycles: int | None = json.loads(kept)
             return cycles
-        executable = self._compile(program)
+        try:
+            executable = self._compile(program)
+        except CrashError:
+            return None
         cycles = None if executable is None else count_cycles(executable.hlo, self._target.chip).total or None
         self._keep(key, cycles)
         return cycles
@@ -139,7 +141,10 @@ class LibtpuEstimator:
         if kept is not None:
             answer = json.loads(kept)
             return None if answer is None else LoopCosts(**answer)
-        executable = self._compile(program)
+        try:
+            executable = self._compile(program)
+        except CrashError:
+            return None
         if executable is None:
             self._keep(key, None)
             return None
@@ -162,7 +167,11 @@ class LibtpuEstimator:
             _logger.warning("an estimate is not kept: %s", error)
 
     def _compile(self, program: bytes) -> Executable | None:
-        """Compiles; None where the compiler refuses."""
+        """Compiles; None where the compiler refuses.
+
+        Raises:
+            CrashError: Something ended its process, which says nothing of the program: it may do so another time only.
+        """
         worker = self._idle.get()
         try:
             worker = worker or start_worker(self._target)
@@ -174,6 +183,6 @@ class LibtpuEstimator:
             assert worker is not None
             worker.close()
             worker = None
-            return None
+            raise
         finally:
             self._idle.put(worker)
