@@ -22,7 +22,7 @@ from tpuc.report.summary import bytes_text
 
 TARGET = "v5p"
 SHAPES = "input_ids=i64[1,2048]"
-SECONDS_LIMIT = 90.0
+SECONDS_LIMIT = 20.0
 MEMORY_LIMIT = 4 * 10**9
 
 _INTERVAL = 0.1

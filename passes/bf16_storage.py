@@ -34,6 +34,7 @@ from tpuc.passes.tensors import (
     ELEMENTWISE,
     MOVES,
     PRODUCTS,
+    both_ways,
     constant_elements,
     is_static,
     precisions,
@@ -131,7 +132,7 @@ class Bf16Storage:
             elif isinstance(op, _STATISTICS) and not self._is_constant(result):
                 found.update(op.results)
             elif isinstance(op, stablehlo.AddOp) and not self._is_constant(result):
-                if any(self._decides(operand, other, found) for operand, other in _both_ways(op)):
+                if any(self._decides(operand, other, found) for operand, other in both_ways(op)):
                     found.add(result)
             elif _is_computing(op) and any(operand in found for operand in op.operands):
                 found.add(result)
@@ -243,10 +244,6 @@ def _is_move(op: ir.OpView) -> bool:
 def _is_computing(op: ir.OpView) -> bool:
     """Whether each element of the result hangs on few of the operands'."""
     return isinstance(op, _ALL_ELEMENTWISE) or _is_move(op)
-
-
-def _both_ways(op: stablehlo.AddOp) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    return (op.lhs, op.rhs), (op.rhs, op.lhs)
 
 
 def _has_one_term(op: ir.OpView) -> bool:

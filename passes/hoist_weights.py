@@ -41,11 +41,10 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc.mlir import spec_of
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.main import Function, Main, name_of, new_preparation
 from tpuc.passes.rewrite import Tensor, defining_op, erase_dead, nested_ops
-from tpuc.passes.tensors import ELEMENTWISE, converts_exactly
+from tpuc.passes.tensors import ELEMENTWISE, bytes_of, converts_exactly
 from tpuc.passes.weight_only import clone_into, slice_back, weights_and_constants
 
 #: What the compiler makes part of the operation that reads it.
@@ -162,7 +161,7 @@ def is_worth_preparing(value: Tensor) -> bool:
     ops, leaves = slice_back([value], lambda each: defining_op(each) is None)
     if not all(isinstance(each, _CHEAP) for each in ops):
         return True
-    return spec_of(value.type, "").nbytes <= sum(spec_of(leaf.type, "").nbytes for leaf in leaves)
+    return bytes_of(value) <= sum(map(bytes_of, leaves))
 
 
 def _widens(op: stablehlo.ConvertOp) -> bool:

@@ -25,11 +25,10 @@ from typing import TypeAlias
 
 from jaxlib.mlir import ir
 
-from tpuc.mlir import spec_of
 from tpuc.passes.dataflow import Dataflow, Numbers, are_own
 from tpuc.passes.main import Main
 from tpuc.passes.rewrite import Tensor, op_name
-from tpuc.passes.tensors import is_static
+from tpuc.passes.tensors import bytes_of, is_static
 
 #: The values that are alike, one of each layer.
 Row: TypeAlias = tuple[Tensor, ...]
@@ -205,13 +204,13 @@ class _Finder:
         for place in sorted({max(1, len(members) * quarter // 4) for quarter in (1, 2, 3)}):
             pair = self._pair(*members[place - 1 : place + 1])
             if pair is not None:
-                last = self._program.values[members[-1]].type
+                last = self._program.values[members[-1]]
                 return _Candidate(
                     members=members,
                     # The first one may differ.
                     coverage=len(pair.own) * (len(members) - 1),
                     carried_bytes=pair.carried_bytes(self._program),
-                    last_bytes=spec_of(last, "").nbytes,
+                    last_bytes=bytes_of(last),
                 )
         return None
 
@@ -388,7 +387,7 @@ class _Aligned:
 
     def carried_bytes(self, program: Dataflow) -> int:
         """Returns what goes from one layer to the next."""
-        return sum(spec_of(program.values[yields[0]].type, "").nbytes for _, yields in self.carried)
+        return sum(bytes_of(program.values[yields[0]]) for _, yields in self.carried)
 
     def in_program(self, program: Dataflow) -> Layers:
         """Returns the layers with the operations and values that the numbers stand for."""

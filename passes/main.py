@@ -77,7 +77,8 @@ class Function:
         """
         attributes = self.attributes
         added = [self.block.add_argument(type_, self.op.location) for type_ in types]
-        self._update([*attributes, *({ARGUMENT: ir.StringAttr.get(name, self.op.context)} for name in names)])
+        attributes += [{ARGUMENT: ir.StringAttr.get(name, self.op.context)} for name in names]
+        self._update(attributes)
         return cast("list[Tensor]", added)
 
     def erase_arguments(self, is_erased: Callable[[Tensor, str], bool]) -> None:

@@ -52,7 +52,6 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc.mlir import spec_of
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.dataflow import is_free
 from tpuc.passes.main import Main
@@ -62,6 +61,7 @@ from tpuc.passes.tensors import (
     PRODUCTS,
     OpT,
     broadcast,
+    bytes_of,
     producer,
     rebuild,
     splat_constant,
@@ -158,7 +158,7 @@ class _Product:
         numbers = stablehlo.DotDimensionNumbers(self.op.dot_dimension_numbers)
         summed = math.prod(self.op.lhs.type.shape[each] for each in numbers.lhs_contracting_dimensions)
         flops = 2 * math.prod(self.op.result.type.shape) * summed
-        bytes_ = sum(spec_of(each.type, "").nbytes for each in tensors)
+        bytes_ = sum(map(bytes_of, tensors))
         return bool(bytes_ / chip.hbm_bytes_per_second > flops / chip.peak_flops_per_second["bf16"])
 
 

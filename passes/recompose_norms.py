@@ -53,7 +53,7 @@ from tpuc.passes.composites import Composites
 from tpuc.passes.main import is_in_main
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.rows import Statistic, is_closed
-from tpuc.passes.tensors import has_one_use, is_static, producer, splat_number
+from tpuc.passes.tensors import both_ways, has_one_use, is_static, producer, splat_number
 
 #: How far the inverse of a count may be rounded.
 _ROUNDING = 1e-6
@@ -116,7 +116,7 @@ def _match_softmax(op: ir.OpView) -> _Softmax | None:
         case stablehlo.DivOp():
             return _match_weights(op.lhs, Statistic.of(op.rhs))
         case stablehlo.MulOp():
-            for weights, other in _both_ways(op):
+            for weights, other in both_ways(op):
                 factor = Statistic.of(other)
                 inverse = _inverted(factor.value)
                 if inverse is not None:
@@ -238,7 +238,7 @@ def _match_deviation(root: Statistic, *, is_inverse: bool) -> _Deviation | None:
     else:
         return None
     added = producer(radicand.value, stablehlo.AddOp)
-    for mean, term in _both_ways(added) if added is not None else ():
+    for mean, term in both_ways(added) if added is not None else ():
         epsilon, sum_ = splat_number(term), _match_mean(radicand.at(mean))
         x = _match_square(sum_.operands[0]) if sum_ is not None else None
         if epsilon is not None and sum_ is not None and x is not None:
@@ -269,7 +269,7 @@ def _scaled(value: Statistic) -> Iterator[tuple[Tensor, float]]:
         if divisor:
             yield divided.lhs, 1 / divisor
     elif multiplied is not None:
-        for total, other in _both_ways(multiplied):
+        for total, other in both_ways(multiplied):
             factor = splat_number(other)
             if factor is not None:
                 yield total, factor
@@ -286,7 +286,3 @@ def _inverted(value: Tensor) -> Tensor | None:
     """What one is divided by to give a value."""
     divided = producer(value, stablehlo.DivOp)
     return divided.rhs if divided is not None and splat_number(divided.lhs) == 1 else None
-
-
-def _both_ways(op: stablehlo.AddOp | stablehlo.MulOp) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    return (op.lhs, op.rhs), (op.rhs, op.lhs)

@@ -7,13 +7,12 @@ lays it out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jaxlib.mlir.dialects import stablehlo
 
 from tpuc.passes.rewrite import Tensor
-from tpuc.passes.tensors import producer, reshape
+from tpuc.passes.tensors import both_ways, producer, reshape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +47,16 @@ def match_rotation(value: Tensor) -> Rotation | None:
     added = producer(_same_shape_root(value), stablehlo.AddOp)
     if added is None:
         return None
-    for straight, turned in _both_ways(added):
+    for straight, turned in both_ways(added):
         by_cos, by_sin = producer(straight, stablehlo.MulOp), producer(turned, stablehlo.MulOp)
         if by_cos is None or by_sin is None:
             continue
-        for x, cos in _both_ways(by_cos):
-            for half_turn, sin in _both_ways(by_sin):
+        for x, cos in both_ways(by_cos):
+            for half_turn, sin in both_ways(by_sin):
                 tables = _table(cos), _table(sin)
                 if tables[0] is not None and tables[1] is not None and _is_half_turn(half_turn, x):
                     return Rotation(x=x, cos=tables[0], sin=tables[1])
     return None
-
-
-def _both_ways(op: stablehlo.AddOp | stablehlo.MulOp) -> Iterator[tuple[Tensor, Tensor]]:
-    yield op.lhs, op.rhs
-    yield op.rhs, op.lhs
 
 
 def _table(value: Tensor) -> Tensor | None:

@@ -310,6 +310,16 @@ def splat_element(value: ir.Value[Any]) -> ir.FloatAttr | ir.IntegerAttr | None:
     return cast("ir.FloatAttr | ir.IntegerAttr", elements.get_splat_value())
 
 
+def both_ways(op: stablehlo.AddOp | stablehlo.MulOp) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Returns the operands of an operation that takes them in any order, in both orders."""
+    return (op.lhs, op.rhs), (op.rhs, op.lhs)
+
+
+def bytes_of(value: Tensor) -> int:
+    """Returns the bytes of a tensor."""
+    return mlir.spec_of(value.type, "").nbytes
+
+
 def splat_number(value: ir.Value[Any]) -> bool | int | float | None:
     """Returns the one element of a constant whose elements are all the same, as a Python number, else None."""
     element = splat_element(value)

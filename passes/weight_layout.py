@@ -58,12 +58,11 @@ from typing import ClassVar
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from tpuc.mlir import spec_of
 from tpuc.passes.base import Pass, PassContext
 from tpuc.passes.hoist_weights import is_worth_preparing, prepare
 from tpuc.passes.main import Main
 from tpuc.passes.rewrite import Tensor, captured_values, defining_op
-from tpuc.passes.tensors import ELEMENTWISE, PRODUCTS, has_one_use, reshape, squeeze
+from tpuc.passes.tensors import ELEMENTWISE, PRODUCTS, bytes_of, has_one_use, reshape, squeeze
 from tpuc.passes.trial import Trials
 from tpuc.passes.weight_only import Weights, slice_back
 
@@ -170,16 +169,12 @@ def _pointwise(main: Main) -> Iterator[stablehlo.ConvolutionOp]:
         if (
             isinstance(op, stablehlo.ConvolutionOp)
             and op.rhs.type.rank - op.rhs.type.shape.count(1) == 2 < op.rhs.type.rank
-            and _bytes(op.rhs) > _bytes(op.lhs) + _bytes(op.result)
+            and bytes_of(op.rhs) > bytes_of(op.lhs) + bytes_of(op.result)
             and weights.is_weight_only(op.rhs)
             and has_one_use(op.rhs)
             and _is_stored(op.rhs, main)
         ):
             yield op
-
-
-def _bytes(value: Tensor) -> int:
-    return spec_of(value.type, "").nbytes
 
 
 def _from_matrix(op: stablehlo.ConvolutionOp) -> Tensor:

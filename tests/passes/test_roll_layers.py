@@ -145,6 +145,17 @@ def test_of_equal_loops_one_is_compiled(loop: int, programs: int) -> None:
     assert costs.programs == programs
 
 
+@pytest.mark.parametrize(("loop", "is_rolled"), [(824, True), (825, False)])
+def test_what_a_loop_gives_is_taken_apart_after_it_and_counts(loop: int, is_rolled: bool) -> None:
+    results = [f"%h{number}" for number in range(1, 9)]
+    types = ", ".join([TYPE] * 8)
+    text = _chain(8).replace(f") -> {TYPE} {{\n", f") -> ({types}) {{\n")
+    text = text.replace(f"return %h8 : {TYPE}", f"return {', '.join(results)} : {types}")
+    # The loop is looked at by itself, with what is around it: in the program it would be a bargain.
+    rewrites, _ = _roll(text, RollLayers(), Costs(one=100, two=2 * 100, total=8, loop=8, tanh=loop))
+    assert rewrites == ({"loops": 1, "rolled_layers": 8} if is_rolled else {})
+
+
 def test_never_and_always_do_not_ask() -> None:
     assert _roll(_chain(8), RollLayers(mode="never"), Costs(two=100, total=1, loop=1))[0] == {}
     assert _roll(_chain(8), RollLayers(mode="always"), Refuses())[0] == {"loops": 1, "rolled_layers": 8}

@@ -164,7 +164,7 @@ def _compile_in(
     share_code: bool,
 ) -> tuple[Fields, Blobs]:
     """Compiles, and returns the worker's answer."""
-    fields = {"do": "compile_cpu"}
+    fields: Fields = {"do": "compile_cpu"}
     if target.chip is not None:
         path = str(libtpu or installed_libtpu())
         fields = {"do": "compile_tpu", "libtpu": path, "topology": target.chip.topology, "share_code": share_code}

@@ -41,13 +41,13 @@ def compile_tpu(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
         f"{fields['topology']}:1x1x1", chips_per_host_bounds=(1, 1, 1), num_slices=1
     )
     device = topology._make_compile_only_devices()[0]
-    options = {_SHARE_CODE: "ENABLED"} if fields["share_code"] else {}
+    options: dict[str, str] = {_SHARE_CODE: "ENABLED"} if fields["share_code"] else {}
     disabled = ""
     while True:
         try:
             executable = _compile(device.client.compile, device, blobs["program"], **options)
         except BackendError as error:
-            if _NO_OPTION in str(error) and options.pop(_SHARE_CODE, None):
+            if _NO_OPTION in str(error) and options.pop(_SHARE_CODE, ""):
                 continue
             if _OWN_FAULT not in str(error) or disabled:
                 raise
