@@ -36,14 +36,9 @@ other dtypes than f32 are left alone.
 
 Measured, `bf16` against eager f32, the largest error relative to the largest element, and in brackets that of eager
 bf16: MiniLM 0.0058 (0.0095), BERT-base 0.013 (0.024), EfficientNet-Lite0 0.012 (0.024), ResNet-50 0.0040 (0.0042).
-Estimated cycles on v5e, with the bytes of weights:
-
-                                   f32              bf16             mixed            f32-highest
-    MiniLM, 2 x 128 tokens         271,146, 86 MiB  288,114, 43 MiB  252,480, 66 MiB  431,520, 86 MiB
-    BERT-base, 1 x 128 tokens      512,928, 417 MiB 575,668, 209 MiB 537,936, 254 MiB 1,622,904, 417 MiB
-
-The estimates leave out what is fetched from HBM while something else is computed, so that smaller weights hardly show;
-and in programs as small as these, whose activations stay in VMEM, to store those in bf16 only adds conversions.
+docs/passes.md has the estimated cycles of each mode. They leave out what is fetched from HBM while something else is
+computed, so that smaller weights hardly show; and in small programs, whose activations stay in VMEM, to store those in
+bf16 only adds conversions.
 """
 
 from __future__ import annotations
