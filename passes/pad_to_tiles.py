@@ -35,8 +35,9 @@ from tpuc.passes.rewrite import Tensor
 from tpuc.passes.tensors import pad_high, rebuild, slice_to, tensor_type
 from tpuc.passes.trial import Rewrite, rewrite_what_pays
 
-_ROWS = 8
-_LANES = 128
+#: A tile: rows, and numbers in a row.
+ROWS = 8
+LANES = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ def _candidates(dot: ir.OpView) -> list[Rewrite]:
     rows, columns, inner = dot.result.type.shape[0], dot.result.type.shape[1], dot.lhs.type.shape[lhs_inner]
     if min(rows, columns, inner) == 0:
         return []
-    ways = product(*({size, _padded(size, tile)} for size, tile in ((rows, _ROWS), (columns, _LANES), (inner, _LANES))))
+    ways = product(*({size, _padded(size, tile)} for size, tile in ((rows, ROWS), (columns, LANES), (inner, LANES))))
     return [
         _Padding(rows=way[0], columns=way[1], inner=way[2], lhs_inner=lhs_inner, rhs_inner=rhs_inner)
         for way in sorted(ways)
@@ -71,7 +72,7 @@ def _candidates(dot: ir.OpView) -> list[Rewrite]:
 
 def _padded(size: int, tile: int) -> int:
     """The next multiple of a tile, for a size that is worth one: of less than half a tile there are too many zeros."""
-    return -(-size // tile) * tile if size > tile // 2 or tile == _ROWS else size
+    return -(-size // tile) * tile if size > tile // 2 or tile == ROWS else size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ from tpuc.passes.roll_layers import RollLayers
 from tpuc.program import OptimizedProgram, take_apart
 from tpuc.progress import Progress
 from tpuc.report.explanation import Explanation
+from tpuc.report.tile_fill import tile_fill
 from tpuc.report.wide_arithmetic import wide_note, wide_places
 from tpuc.request import CompileRequest
 from tpuc.runtime.artifact import write_artifact
@@ -112,7 +113,7 @@ def compile_model(
     explanations: tuple[Explanation, ...] = ()
     if explain:
         with progress.stage("explain"):
-            explanations = tuple(_explain(lowered, made, reports, caches) for made in executables)
+            explanations = tuple(_explain(lowered, made, programs, reports, caches) for made in executables)
     with progress.stage("write"):
         packing = Packing(request, captured, lowered.dims, is_portable=lowered.is_portable)
         manifest, sections = packing.pack(model, programs, executables)
@@ -238,15 +239,23 @@ def _optimize(
         )
 
 
-def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports, caches: Caches | None) -> Explanation:
+def _explain(
+    lowered: Lowered,
+    made: CompiledTarget,
+    programs: Mapping[Bucket, Mapping[Target, OptimizedProgram]],
+    reports: Reports,
+    caches: Caches | None,
+) -> Explanation:
     """Says what the passes did for an executable, and estimates what the program would cost without them."""
     target = made.executable.target
     cache = None if caches is None else caches.estimates
     with mlir.make_context() as context, estimator_for(target, cache=cache) as estimator:
-        before = None
+        before = fill_before = fill_after = None
         if estimator is not None:
             module = lowered.module(target.platform, context, made.bucket)
             run_passes(module, READABLE, target)
+            fill_before = tile_fill(module)
+            fill_after = tile_fill(mlir.parse(programs[made.bucket][target].main, context))
             before = estimator.cycles(module)
     return Explanation(
         target=target,
@@ -254,6 +263,8 @@ def _explain(lowered: Lowered, made: CompiledTarget, reports: Reports, caches: C
         passes=tuple(reports[made.bucket, target]),
         cycles_before=before,
         cycles_after=made.cycles.total or None,
+        fill_before=fill_before,
+        fill_after=fill_after,
     )
 
 

@@ -35,6 +35,22 @@ def test_rewrites_are_counted_by_rule_and_estimates_compared() -> None:
     assert lines[4] == "estimated cycles: 2,000 as it was lowered, 1,500 after the passes, 0.75 of them"
 
 
+def test_waste_is_said_before_and_after() -> None:
+    explanation = Explanation(
+        target=Target.parse("v5e"),
+        bucket=(),
+        passes=(),
+        cycles_before=2,
+        cycles_after=1,
+        fill_before=0.75,
+        fill_after=1.0,
+    )
+    console = Console(file=io.StringIO(), width=100)
+    console.print(explanation_report(explanation))
+    last = console.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]
+    assert last == "products leave 25.0% of their tiles empty as it was lowered, 0.0% after the passes"
+
+
 def test_missing_estimates_are_said() -> None:
     assert _text(CPU, None, None)[-1] == "no estimate: the compiler for this target makes none"
     assert _text(Target.parse("v5e"), None, 7)[-1].endswith("as it was lowered cannot be compiled")
@@ -59,6 +75,7 @@ def test_a_compile_explains_each_target(tmp_path: Path) -> None:
     for explanation in (cpu, v5e):
         assert [report.text for report in explanation.passes] == list(map(str, PIPELINE))
     assert (cpu.cycles_before, cpu.cycles_after) == (None, None)
+    assert (cpu.fill_before, v5e.fill_before, v5e.fill_after) == (None, 1.0, 1.0)
     assert v5e.cycles_before is not None
     assert v5e.cycles_after == compiled.executables[1].cycles.total
     assert v5e.cycles_after <= v5e.cycles_before

@@ -24,6 +24,9 @@ class Explanation:
         cycles_before: The estimate for the program as it was lowered, with nothing done but what XLA needs to read
             it; None where the compiler makes none or refuses the program.
         cycles_after: The estimate for the program that was compiled; None where the compiler makes none.
+        fill_before: Which part of the tiles its products filled as it was lowered (`tile_fill`); None for the CPU, and
+            where there are none.
+        fill_after: The same of the program that was compiled.
     """
 
     target: Target
@@ -31,6 +34,8 @@ class Explanation:
     passes: tuple[PassReport, ...]
     cycles_before: int | None
     cycles_after: int | None
+    fill_before: float | None = None
+    fill_after: float | None = None
 
 
 def explanation_report(explanation: Explanation) -> RenderableType:
@@ -46,7 +51,16 @@ def explanation_report(explanation: Explanation) -> RenderableType:
         total = sum(report.rewrites.values())
         counted = ", ".join(f"{rule} {count}" for rule, count in rules)
         table.add_row(report.text, f"{total:,}" if total else "-", f"{report.seconds:.2f} s", counted)
-    return Group(Text(f"the passes for {title}"), table, Text(_estimates(explanation)))
+    lines = [_estimates(explanation), *_waste(explanation)]
+    return Group(Text(f"the passes for {title}"), table, *map(Text, lines))
+
+
+def _waste(explanation: Explanation) -> list[str]:
+    """What is multiplied for nothing, since products do not fill the hardware's tiles."""
+    before, after = explanation.fill_before, explanation.fill_after
+    if before is None or after is None:
+        return []
+    return [f"products leave {1 - before:.1%} of their tiles empty as it was lowered, {1 - after:.1%} after the passes"]
 
 
 def _estimates(explanation: Explanation) -> str:
