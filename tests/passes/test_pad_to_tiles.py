@@ -59,6 +59,53 @@ def test_every_way_gives_the_same(lhs: str, rhs: str, lhs_dimension: int, rhs_di
     assert after == pytest.approx(before, rel=1e-5, abs=1e-5)
 
 
+def _layer(batch: int, rows: int, inner: int, columns: int) -> str:
+    """A layer's product: batches of rows with a matrix."""
+    types = [f"tensor<{batch}x{rows}x{inner}xf32>", f"tensor<{inner}x{columns}xf32>"]
+    result = f"tensor<{batch}x{rows}x{columns}xf32>"
+    return f"""
+    func.func public @main(%x: {types[0]} {{tpuc.argument = "input:x"}}, %w: {types[1]} {{tpuc.argument = "weight:w"}})
+        -> {result} {{
+      %0 = stablehlo.dot_general %x, %w, contracting_dims = [2] x [0] : ({types[0]}, {types[1]}) -> {result}
+      return %0 : {result}
+    }}
+    """
+
+
+@pytest.mark.parametrize(
+    ("batch", "lhs", "rhs"), [(2, "2x3x128", "128x128"), (2, "2x3x70", "70x128"), (1, "1x8x70", "70x100")]
+)
+def test_a_layer_of_batches_is_padded_too(batch: int, lhs: str, rhs: str) -> None:
+    with mlir.make_context() as context:
+        module = mlir.parse(_layer(batch, 3, 70, 100), context)
+        inputs = make_inputs(module, 0)
+        (before,) = evaluate(module, inputs)
+        assert PadToTiles().run(module, PassContext(target=V5E, estimator=Pays(lhs, rhs))) == {"padded": 1}
+        module.operation.verify()
+        (after,) = evaluate(module, inputs)
+    assert f"(tensor<{lhs}xf32>, tensor<{rhs}xf32>)" in mlir.to_text(module)
+    assert after == pytest.approx(before, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _layer(2, 3, 128, 128),  # Six rows in all: to pad three to eight would be more for nothing.
+        """
+        func.func public @main(%x: tensor<4x70xf32>, %y: tensor<4x70xf32>) -> tensor<4xf32> {
+          %0 = stablehlo.dot_general %x, %y, batching_dims = [0] x [0], contracting_dims = [1] x [1]
+              : (tensor<4x70xf32>, tensor<4x70xf32>) -> tensor<4xf32>
+          return %0 : tensor<4xf32>
+        }
+        """,
+    ],
+)
+def test_what_it_has_no_way_for(text: str) -> None:
+    with mlir.make_context() as context:
+        module = mlir.parse(text, context)
+        assert PadToTiles().run(module, PassContext(target=V5E, estimator=PaysWhenChanged("no such text"))) == {}
+
+
 @pytest.mark.parametrize("estimator", [None, NothingPays(), Refuses()])
 def test_what_does_not_pay_stays(estimator: NothingPays | Refuses | None) -> None:
     with mlir.make_context() as context:
