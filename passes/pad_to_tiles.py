@@ -72,18 +72,18 @@ def _candidates(dot: ir.OpView) -> list[Rewrite]:
     (lhs_inner,), (rhs_inner,) = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
     *others, rows, columns = dot.result.type.shape
     inner = shape[lhs_inner]
-    row_tile = ROWS if math.prod(others) == 1 else 1
-    sizes = ((rows, row_tile), (columns, LANES), (inner, LANES))
+    row_sizes = {rows, _padded(rows, ROWS)} if math.prod(others) == 1 else {rows}
+    ways = product(row_sizes, *({size, _padded(size, LANES)} for size in (columns, inner)))
     return [
         _Padding(rows=way[0], columns=way[1], inner=way[2], lhs_inner=lhs_inner, rhs_inner=rhs_inner)
-        for way in sorted(product(*({size, _padded(size, tile)} for size, tile in sizes)))
+        for way in sorted(ways)
         if way != (rows, columns, inner)
     ]
 
 
 def _padded(size: int, tile: int) -> int:
     """The next multiple of a tile, for a size that is worth one: of less than half a tile there are too many zeros."""
-    return -(-size // tile) * tile if size > tile // 2 or tile <= ROWS else size
+    return -(-size // tile) * tile if size > tile // 2 or tile == ROWS else size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class _Padding:
         """Builds the padded product, and cuts its result."""
         assert isinstance(op, stablehlo.DotGeneralOp)
         lhs, rhs, shape = list(op.lhs.type.shape), [self.columns, self.columns], list(op.result.type.shape)
-        (last,) = [number for number in range(len(lhs)) if number != self.lhs_inner][-1:]
+        last = max(number for number in range(len(lhs)) if number != self.lhs_inner)
         lhs[last], shape[-2:] = self.rows, [self.rows, self.columns]
         lhs[self.lhs_inner] = rhs[self.rhs_inner] = self.inner
         operands = [pad_high(op.lhs, lhs), pad_high(op.rhs, rhs)]

@@ -45,6 +45,7 @@ from tpuc.passes.composites import Composites, dimensions_of, made_by
 from tpuc.passes.main import is_in_main
 from tpuc.passes.rewrite import Rules, Tensor
 from tpuc.passes.tensors import (
+    both_ways,
     broadcast,
     has_one_use,
     producer,
@@ -133,7 +134,7 @@ def _match_scores(value: Tensor) -> _Scores | None:
     """Looks for (query @ key) * scale + mask."""
     added = producer(_same_rows(value), stablehlo.AddOp)
     if added is not None:
-        for scaled, mask in ((added.lhs, added.rhs), (added.rhs, added.lhs)):
+        for scaled, mask in both_ways(added):
             found = _match_scaled(scaled)
             if found is not None and mask.type.shape == value.type.shape:
                 return replace(found, mask=mask)

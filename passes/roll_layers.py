@@ -141,12 +141,12 @@ def _cheap_loops(main: Main, found: list[Layers], least: int, estimator: Estimat
         return found if _costs_little_in_program(main, found[0], least, estimator) else []
     # Were one of several refused, all would have to be compiled again; and what a loop moves before it and after it
     # shows beside nothing else.
-    kinds = _kinds(main, found).values()
-    ones = [_prepared(_alone(main, kind[0].first(1))) for kind in kinds]
-    loops = [_prepared(_with_loops(_alone(main, kind[0]), least)) for kind in kinds]
+    kinds = _kinds(main, found)
+    ones = [_prepared(_alone(main, kind[0].first(1))) for _, kind in kinds]
+    loops = [_prepared(_with_loops(alone, least)) for alone, _ in kinds]
     cycles = estimator.cycles_of([*ones, *loops])
     cheap: list[Layers] = []
-    for kind, one, loop in zip(kinds, cycles[: len(ones)], cycles[len(ones) :], strict=True):
+    for (_, kind), one, loop in zip(kinds, cycles[: len(ones)], cycles[len(ones) :], strict=True):
         if one is not None and loop is not None and _pays(main, kind[0], one, loop, None, estimator):
             cheap += kind
     return [layers for layers in found if layers in cheap]
@@ -190,14 +190,14 @@ def _moves_data(main: Main, layers: Layers) -> bool:
     )
 
 
-def _kinds(main: Main, found: Sequence[Layers]) -> dict[str, list[Layers]]:
-    """Those layers together that are as many and compute the same, by the program that they are by themselves."""
-    kinds: dict[str, list[Layers]] = {}
+def _kinds(main: Main, found: Sequence[Layers]) -> list[tuple[ir.Module, list[Layers]]]:
+    """Those layers together that are as many and compute the same, with the program that they are by themselves."""
+    kinds: dict[str, tuple[ir.Module, list[Layers]]] = {}
     for layers in found:
         module = _alone(main, layers)
         mlir.run_pipeline(module, "strip-debuginfo")
-        kinds.setdefault(mlir.to_text(module), []).append(layers)
-    return kinds
+        kinds.setdefault(mlir.to_text(module), (module, []))[1].append(layers)
+    return list(kinds.values())
 
 
 def _cycles_alone(main: Main, layers: Layers, count: int, estimator: Estimator) -> int | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from jaxlib.mlir import ir
 
@@ -124,36 +124,34 @@ class LibtpuEstimator:
         return cache_key(_CACHE_VERSION, kind, compile_key(program, self._target))
 
     def _ask(self, key: str, program: bytes) -> int | None:
-        kept = self._kept(key)
-        if kept is not None:
-            cycles: int | None = json.loads(kept)
-            return cycles
-        try:
-            executable = self._compile(program)
-        except CrashError:
-            return None
-        cycles = None if executable is None else count_cycles(executable.hlo, self._target.chip).total or None
-        self._keep(key, cycles)
+        def count(executable: Executable) -> int | None:
+            return count_cycles(executable.hlo, self._target.chip).total or None
+
+        cycles: int | None = self._answer(key, program, count)
         return cycles
 
     def _ask_for_loops(self, key: str, program: bytes) -> LoopCosts | None:
+        def count(executable: Executable) -> dict[str, Any]:
+            if self._made is not None:
+                self._made[program] = executable
+            whole, loops = count_with_loops(executable.hlo, self._target.chip)
+            return asdict(LoopCosts(total=whole.total, loops={name: cycles.total for name, cycles in loops.items()}))
+
+        answer = self._answer(key, program, count)
+        return None if answer is None else LoopCosts(**answer)
+
+    def _answer(self, key: str, program: bytes, count: Callable[[Executable], Any]) -> Any:
+        """Returns, as JSON has it, what is kept, or what is counted in the executable and kept from now on."""
         kept = self._kept(key)
         if kept is not None:
-            answer = json.loads(kept)
-            return None if answer is None else LoopCosts(**answer)
+            return json.loads(kept)
         try:
             executable = self._compile(program)
         except CrashError:
             return None
-        if executable is None:
-            self._keep(key, None)
-            return None
-        if self._made is not None:
-            self._made[program] = executable
-        whole, loops = count_with_loops(executable.hlo, self._target.chip)
-        costs = LoopCosts(total=whole.total, loops={name: cycles.total for name, cycles in loops.items()})
-        self._keep(key, asdict(costs))
-        return costs
+        answer = None if executable is None else count(executable)
+        self._keep(key, answer)
+        return answer
 
     def _kept(self, key: str) -> bytes | None:
         return None if self._cache is None else self._cache.read(key)

@@ -47,13 +47,14 @@ def compile_tpu(fields: Fields, blobs: Blobs) -> tuple[Fields, Blobs]:
         try:
             executable = _compile(device.client.compile, device, blobs["program"], **options)
         except BackendError as error:
-            if _NO_OPTION in str(error) and options.pop(_SHARE_CODE, ""):
-                continue
-            if _OWN_FAULT not in str(error) or disabled:
+            if _NO_OPTION in str(error) and _SHARE_CODE in options:
+                del options[_SHARE_CODE]
+            elif _OWN_FAULT in str(error) and not disabled:
+                options["xla_disable_hlo_passes"] = disabled = _FAULTY_PASS
+            else:
                 raise
-            options["xla_disable_hlo_passes"] = disabled = _FAULTY_PASS
-            continue
-        return _answer(executable, topology.platform_version, host="", disabled=disabled)
+        else:
+            return _answer(executable, topology.platform_version, host="", disabled=disabled)
 
 
 @cache
